@@ -38,7 +38,7 @@ func (e *Behind) Error() string {
 	return fmt.Sprintf("store: changes up to version %d are no longer kept: scan, then watch from now", e.Oldest)
 }
 
-// Busy is the error of a request that would wait too long, or that the engine's servers do not take now.
+// Busy is the error of a request that would wait too long, or that the engine's servers reject for now.
 // Nothing was done.
 type Busy struct {
 	What       string // the resource that has run out, or what the servers do

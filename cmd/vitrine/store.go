@@ -106,7 +106,7 @@ func (a *app) runStore(ctx context.Context, f *storeFlags) error {
 	return err
 }
 
-// check refuses limits and times that are not positive.
+// check returns an error if the value of a flag is out of range.
 func (f *storeFlags) check() error {
 	e, n := &f.engine.embedded, &f.nudsf
 	for flag, given := range map[string]int64{
@@ -122,7 +122,7 @@ func (f *storeFlags) check() error {
 	if !(f.share > 0 && f.share <= 1) {
 		return &vitrine.BadInput{File: "--slow-share", Found: fmt.Sprint(f.share), Want: "want a share above 0, at most 1"}
 	}
-	e.ReserveBytes = max(e.ReserveBytes, 1) // 0 means the default there
+	e.ReserveBytes = max(e.ReserveBytes, 1) // the engine takes 0 as its default
 	return n.checkRoot()
 }
 

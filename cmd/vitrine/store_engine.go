@@ -78,7 +78,7 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 	var secure *tls.Config
 	if f.tls || f.ca != "" || f.cert != "" {
 		var err error
-		if secure, err = access.ClientTLS(f.cert, f.key, f.ca); err != nil {
+		if secure, err = access.FollowClientTLS(f.cert, f.key, f.ca); err != nil {
 			return nil, err
 		}
 	}

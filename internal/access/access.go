@@ -1,6 +1,6 @@
 // Package access decides who may use a service: the service's own user over a unix socket, and
-// other users with tokens or client certificates. TokenFile and ServerTLS read their files again
-// while the service runs. Caller is the client of a control interface.
+// other users with tokens or client certificates. TokenFile, ServerTLS and FollowClientTLS read files
+// again while the service runs. Caller is the client of a control interface.
 package access
 
 import (

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"vitrine"
 )
@@ -45,6 +46,27 @@ func ClientTLS(certificate, key, authorities string) (*tls.Config, error) {
 	var err error
 	if c.RootCAs, err = Authorities(authorities); err != nil {
 		return nil, &vitrine.BadInput{File: authorities, Found: err.Error(), Want: "want a PEM file of certificate authorities"}
+	}
+	return c, nil
+}
+
+// FollowClientTLS is like ClientTLS, but reads the certificate and its key again for each connection.
+// If that fails, the last good pair stays in use. The authorities are read once.
+func FollowClientTLS(certificate, key, authorities string) (*tls.Config, error) {
+	c, err := ClientTLS(certificate, key, authorities)
+	if err != nil || len(c.Certificates) == 0 {
+		return c, err
+	}
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(&c.Certificates[0])
+	c.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if own, err := tls.LoadX509KeyPair(certificate, key); err == nil {
+			last.Store(&own)
+		}
+		if own := last.Load(); request.SupportsCertificate(own) == nil {
+			return own, nil
+		}
+		return new(tls.Certificate), nil // none, as crypto/tls does with Certificates
 	}
 	return c, nil
 }

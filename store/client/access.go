@@ -11,12 +11,13 @@ type Access struct {
 	Key         string // PEM file of its key
 }
 
-// Config reads the files. The error is a *vitrine.BadInput.
+// Config reads the files. The client reads the certificate and its key again for each connection. The
+// error is a *vitrine.BadInput.
 func (a Access) Config() (c Config, err error) {
 	c.Base = a.URL
 	if c.Token, err = access.ReadToken(a.TokenFile); err != nil {
 		return c, err
 	}
-	c.TLS, err = access.ClientTLS(a.Certificate, a.Key, a.Authorities)
+	c.TLS, err = access.FollowClientTLS(a.Certificate, a.Key, a.Authorities)
 	return c, err
 }

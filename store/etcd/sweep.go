@@ -27,10 +27,10 @@ const sweepEntries = (maxTxn - 1) / 2
 // entries, even beyond the limit of the list.
 const sweepListed = 4096
 
-// A sweep begins at the time of the last one, because etcd walks over deleted keys until
-// they are compacted. It begins earlier if this store wrote a record that expires earlier.
-// Another store may have written one, too: sweepMargin allows for a different clock there,
-// and every sweepWhole a sweep begins at the first entry.
+// A sweep begins sweepMargin before the end of the last one, because etcd walks over deleted keys
+// until it compacts them. The margin is for records of other stores, whose clocks may differ. A sweep
+// begins earlier if this store has written a record that expires earlier. Once per sweepWhole, a sweep
+// begins at the first entry.
 const (
 	sweepMargin = 10 * time.Second
 	sweepWhole  = time.Minute
@@ -38,12 +38,12 @@ const (
 
 // swept is the progress of the sweeps.
 type swept struct {
-	to    time.Time    // by the clock that expires records; of the goroutine that sweeps
-	whole time.Time    // when a sweep of all entries ended, by the host's clock; of the same goroutine
-	put   atomic.Int64 // Unix milliseconds: no record that this store wrote since then expires earlier
+	to    time.Time    // expiries up to here are swept, by the clock that expires records; only for the sweeping goroutine
+	whole time.Time    // end of the last sweep of all entries, by the host's clock; only for the sweeping goroutine
+	put   atomic.Int64 // Unix milliseconds; no record that this store wrote since the last sweep began expires earlier
 }
 
-// note records the expiry of a record that was written.
+// note lowers put to the expiry of a written record.
 func (s *swept) note(expires time.Time) {
 	ms := store.Milliseconds(expires)
 	for {
@@ -97,7 +97,7 @@ func (e *Engine) sweepFrom(from, to time.Time) error {
 		for len(entries) > 0 {
 			some := entries[:min(limit, len(entries))]
 			stored, err := e.readDue(some)
-			if status.Code(err) == codes.ResourceExhausted && limit > 1 { // too large together, or too much to do
+			if status.Code(err) == codes.ResourceExhausted && limit > 1 { // the answer is too large, or etcd has too many requests
 				limit /= 2
 				continue
 			}
@@ -156,8 +156,8 @@ func (e *Engine) readDue(entries []expiry) ([]storedRecord, error) {
 }
 
 // expireAll deletes expired records in one transaction, as many as fit, and returns how many entries
-// it handled. If one of the records has changed meanwhile, it handles none, and the next look at the
-// entries finds what is still due.
+// it handled. If one of the records has changed meanwhile, it handles none, and the caller lists the
+// entries again.
 func (e *Engine) expireAll(entries []expiry, stored []storedRecord) (handled int, err error) {
 	var changes []clientv3.Op
 	var guards []clientv3.Cmp

@@ -44,7 +44,9 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 		ended := make(chan error, 1)
 		go func() {
 			defer close(q.events)
-			ended <- e.pump(caller, source, space, prefix, q)
+			err := e.pump(caller, source, space, prefix, q)
+			cancel() // or etcd's queue would grow while the receiver takes the events of q
+			ended <- err
 		}()
 		defer func() {
 			cancel()

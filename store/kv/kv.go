@@ -207,9 +207,7 @@ func notAllowed(w http.ResponseWriter, methods string) error {
 	return &Error{Status: http.StatusMethodNotAllowed, Title: "allowed here: " + methods}
 }
 
-// Fail answers with the error of an engine or of this API as application/problem+json (RFC 9457).
-func Fail(w http.ResponseWriter, err error) { describe(err).write(w) }
-
+// write answers with the error as application/problem+json (RFC 9457).
 func (e *Error) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")

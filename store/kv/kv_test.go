@@ -368,8 +368,9 @@ func TestKeysHoldNoRequests(t *testing.T) {
 	}
 }
 
-// TestBatchOfManyOps sends a body of very many ops, which decoded would take 40 to 60 times the memory
-// of their text. The test is not parallel, because it measures allocations.
+// TestBatchOfManyOps sends a body of about a million ops. Decoded ops take 40 to 60 times the memory of
+// their text, so the API must not decode them all. The test is not parallel, because it measures
+// allocations.
 func TestBatchOfManyOps(t *testing.T) {
 	h := serve(t, kv.Config{}, 0)
 	for name, op := range map[string]string{"empty ops": "{}", "numbers": "0"} {

@@ -39,10 +39,12 @@ type API struct {
 	mu          sync.Mutex
 	subscribers map[string]*subscribers // by space
 	cached      int                     // bytes of all subscribers
+
+	reads chan struct{} // holds an element for each read of subscribers that runs
 }
 
 func newAPI(config rest.Config, maxSubscriptions int) *API {
-	a := &API{Config: config, maxSubscriptions: maxSubscriptions, subscribers: map[string]*subscribers{}}
+	a := &API{Config: config, maxSubscriptions: maxSubscriptions, subscribers: map[string]*subscribers{}, reads: make(chan struct{}, maxReads)}
 	a.mux = rest.Mux(Root, OpenAPI, rest.Routes{
 		"/{realm}/{storage}/records": {
 			"GET": a.searchRecords, "DELETE": a.deleteRecords},

@@ -132,14 +132,18 @@ func (a *API) putBlock(w http.ResponseWriter, r *http.Request) error {
 
 // fits returns an error if the record has become too large.
 func (a *API) fits(e *entry) error {
-	size := 0
-	for _, b := range e.Blocks {
-		size += len(b.Content)
-	}
-	if len(e.Blocks) > a.Limits.Blocks || size > a.Limits.Bytes {
+	if len(e.Blocks) > a.Limits.Blocks || contentBytes(e.Blocks) > a.Limits.Bytes {
 		return wire.NewProblem(http.StatusRequestEntityTooLarge, "", "the record would hold more than %d blocks or %d bytes", a.Limits.Blocks, a.Limits.Bytes)
 	}
 	return nil
+}
+
+// contentBytes returns the bytes of all blocks without their headers.
+func contentBytes(blocks []wire.Block) (size int) {
+	for _, b := range blocks {
+		size += len(b.Content)
+	}
+	return size
 }
 
 // changeBlock changes a block of an existing record. edit gets the block's index, or -1 if there is

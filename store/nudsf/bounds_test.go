@@ -107,26 +107,75 @@ const (
 	timers  = "/nudsf-timer/v1/Realm01/Storage01/timers"
 )
 
+// create puts a resource that does not exist yet.
+func (f *function) create(path, contentType string, body []byte) {
+	f.t.Helper()
+	if got, text := f.do("PUT", path, contentType, body); got.StatusCode != http.StatusCreated {
+		f.t.Fatalf("%s: %s", got.Status, text)
+	}
+}
+
+func (f *function) putRecord(id string, r wire.Record) {
+	f.t.Helper()
+	contentType, body, err := r.Encode()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.create(records+"/"+id, contentType, body)
+}
+
+func (f *function) putTimer(id string, timer wire.Timer) {
+	f.t.Helper()
+	body, err := json.Marshal(timer)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.create(timers+"/"+id, wire.TypeJSON, body)
+}
+
 // put stores n records and n timers with a tag.
 func (f *function) put(n int, value string) {
 	f.t.Helper()
 	tags := wire.Tags{"kind": {value}}
 	for i := range n {
-		record := wire.Record{Meta: wire.Meta{Tags: tags}}
-		contentType, body, err := record.Encode()
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		if got, text := f.do("PUT", fmt.Sprintf("%s/%03d", records, i), contentType, body); got.StatusCode != http.StatusCreated {
-			f.t.Fatalf("%s: %s", got.Status, text)
-		}
-		if body, err = json.Marshal(wire.Timer{Expires: time.Now().Add(time.Hour), MetaTags: tags}); err != nil {
-			f.t.Fatal(err)
-		}
-		if got, text := f.do("PUT", fmt.Sprintf("%s/%03d", timers, i), wire.TypeJSON, body); got.StatusCode != http.StatusCreated {
-			f.t.Fatalf("%s: %s", got.Status, text)
-		}
+		id := fmt.Sprintf("%03d", i)
+		f.putRecord(id, wire.Record{Meta: wire.Meta{Tags: tags}})
+		f.putTimer(id, wire.Timer{Expires: time.Now().Add(time.Hour), MetaTags: tags})
 	}
+}
+
+// runUntil runs the function until done returns true.
+func (f *function) runUntil(what string, done func() bool) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.nudsf.Run(ctx) }()
+	storetest.Await(f.t, what, done)
+	cancel()
+	if err := <-ended; err != nil {
+		f.t.Error(err)
+	}
+}
+
+// largeKey is the engine's key of the record that putLarge stores.
+var largeKey = store.Key{Space: "nudsf-dr/Realm01/Storage01", Name: "r/large"}
+
+// putLarge stores a record whose tags take more bytes in the notification of its expiry than in the engine.
+func (f *function) putLarge(ttl time.Time, blocks ...wire.Block) {
+	f.t.Helper()
+	tags := wire.Tags{}
+	for i := range 40 {
+		tags[fmt.Sprint(i)] = []string{strings.Repeat("<", 490)} // six bytes each in JSON
+	}
+	f.putRecord("large", wire.Record{Meta: wire.Meta{TTL: &ttl, CallbackReference: "http://127.0.0.1:1/expired", Tags: tags}, Blocks: blocks})
+}
+
+// runUntilLargeEnds runs the function until it has deleted the record that putLarge stores.
+func (f *function) runUntilLargeEnds() {
+	f.t.Helper()
+	f.runUntil("end of the record", func() bool {
+		return errors.Is(f.engine.Get(f.t.Context(), largeKey, new(store.Record)), store.ErrNotFound)
+	})
 }
 
 func filter(t *testing.T, f wire.Filter) string {
@@ -260,29 +309,17 @@ func TestManyDue(t *testing.T) {
 	f := serve(t, nudsf.Config{})
 	f.engine.late.Store(5)
 	after := uint32(0)
-	body, err := json.Marshal(wire.Timer{Expires: time.Now().Add(4 * time.Second), DeleteAfter: &after})
-	if err != nil {
-		t.Fatal(err)
-	}
+	timer := wire.Timer{Expires: time.Now().Add(4 * time.Second), DeleteAfter: &after}
 	for i := range 50 {
-		if got, text := f.do("PUT", fmt.Sprintf("%s/%d", timers, i), wire.TypeJSON, body); got.StatusCode != http.StatusCreated {
-			t.Fatalf("%s: %s", got.Status, text)
-		}
+		f.putTimer(fmt.Sprint(i), timer)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.nudsf.Run(ctx) }()
 	all := store.Query{Space: "nudsf-timer/Realm01/Storage01", Prefix: "t/"}
-	storetest.Await(t, "end of all timers", func() bool {
+	f.runUntil("end of all timers", func() bool {
 		for _, err := range f.engine.Scan(t.Context(), all) {
 			return err != nil
 		}
 		return true
 	})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	if c := f.nudsf.Counters().Due; c.Errors > 0 || c.Handled != 50 {
 		t.Errorf("counters of the agenda: got %+v", c)
 	}
@@ -293,19 +330,7 @@ func TestManyDue(t *testing.T) {
 func TestLargestRecordExpires(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{Allow: []string{"127.0.0.1"}})
-	tags := wire.Tags{}
-	for i := range 40 {
-		tags[fmt.Sprint(i)] = []string{strings.Repeat("<", 490)} // six bytes each in JSON
-	}
-	hour := time.Now().Add(time.Hour)
-	record := wire.Record{Meta: wire.Meta{TTL: &hour, CallbackReference: "http://127.0.0.1:1/expired", Tags: tags}}
-	contentType, body, err := record.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, text := f.do("PUT", records+"/large", contentType, body); got.StatusCode != http.StatusCreated {
-		t.Fatalf("%s: %s", got.Status, text)
-	}
+	f.putLarge(time.Now().Add(time.Hour))
 	status := http.StatusCreated
 	for i := 0; status == http.StatusCreated; i++ {
 		got, text := f.do("PUT", fmt.Sprintf("%s/large/blocks/%d", records, i), "text/plain; x="+strings.Repeat("x", 3900), make([]byte, 15_000))
@@ -317,66 +342,35 @@ func TestLargestRecordExpires(t *testing.T) {
 	if got, text := f.do("PATCH", records+"/large/meta", wire.TypePatch, []byte(now)); got.StatusCode != http.StatusNoContent {
 		t.Fatalf("%s: %s", got.Status, text)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.nudsf.Run(ctx) }()
-	storetest.Await(t, "end of the record", func() bool {
-		var r store.Record
-		return errors.Is(f.engine.Get(t.Context(), store.Key{Space: "nudsf-dr/Realm01/Storage01", Name: "r/large"}, &r), store.ErrNotFound)
-	})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	f.runUntilLargeEnds()
 }
 
 // TestRecordTooLargeToNotify expires a record as earlier versions could store it: the notification of its
-// expiry is too large for the outbox. The record must be deleted all the same.
+// expiry is too large for the outbox. The record must be deleted all the same, and a put must replace it.
 func TestRecordTooLargeToNotify(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nudsf.Config{Allow: []string{"127.0.0.1"}})
-	tags := wire.Tags{}
-	for i := range 40 {
-		tags[fmt.Sprint(i)] = []string{strings.Repeat("<", 490)} // six bytes each in JSON
-	}
-	now := time.Now()
-	record := wire.Record{
-		Meta:   wire.Meta{TTL: &now, CallbackReference: "http://127.0.0.1:1/expired", Tags: tags},
-		Blocks: []wire.Block{{ID: "b", ContentType: "text/plain", Content: []byte("x")}},
-	}
-	contentType, body, err := record.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, text := f.do("PUT", records+"/large", contentType, body); got.StatusCode != http.StatusCreated {
-		t.Fatalf("%s: %s", got.Status, text)
-	}
-	key := store.Key{Space: "nudsf-dr/Realm01/Storage01", Name: "r/large"}
+	f.putLarge(time.Now(), wire.Block{ID: "b", ContentType: "text/plain", Content: []byte("x")})
 	var r store.Record
-	if err := f.engine.Get(t.Context(), key, &r); err != nil {
+	if err := f.engine.Get(t.Context(), largeKey, &r); err != nil {
 		t.Fatal(err)
 	}
 	size := store.MaxValue - len(r.Meta) - 100
 	large := store.Op{
-		Action: store.Put, Name: key.Name, Value: make([]byte, size), Tags: r.Tags,
+		Action: store.Put, Name: largeKey.Name, Value: make([]byte, size), Tags: r.Tags,
 		Meta: bytes.Replace(r.Meta, []byte(`"size":1,`), fmt.Appendf(nil, `"size":%d,`, size), 1),
 	}
-	if err := f.engine.Write(t.Context(), key.Space, large); err != nil {
+	if err := f.engine.Write(t.Context(), largeKey.Space, large); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.nudsf.Run(ctx) }()
-	storetest.Await(t, "end of the record", func() bool {
-		return errors.Is(f.engine.Get(t.Context(), key, new(store.Record)), store.ErrNotFound)
-	})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	f.runUntilLargeEnds()
 	if n := f.nudsf.Counters().Due.Errors; n != 0 {
 		t.Errorf("the agenda counted %d errors, want none", n)
 	}
+	if err := f.engine.Write(t.Context(), largeKey.Space, large); err != nil {
+		t.Fatal(err)
+	}
+	f.putRecord("large", wire.Record{Meta: wire.Meta{Tags: wire.Tags{"kind": {"x"}}}})
 }
 
 // TestPayload checks that the records in an answer stay within max-payload-size, whatever
@@ -387,12 +381,7 @@ func TestPayload(t *testing.T) {
 	const each, limit = 200, 64 << 10
 	tags := wire.Tags{"wide": {strings.Repeat("<", each)}} // six bytes each in JSON
 	for i := range 100 {
-		record := wire.Record{Meta: wire.Meta{Tags: tags}, Blocks: []wire.Block{{ID: "b", Content: []byte("<")}}}
-		contentType, body, err := record.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.do("PUT", fmt.Sprintf("%s/%03d", records, i), contentType, body)
+		f.putRecord(fmt.Sprintf("%03d", i), wire.Record{Meta: wire.Meta{Tags: tags}, Blocks: []wire.Block{{ID: "b", Content: []byte("<")}}})
 	}
 	got, body := f.do("GET", records+"?retrieve-records=META_AND_BLOCKS&max-payload-size=64", "", nil)
 	var result wire.SearchResult

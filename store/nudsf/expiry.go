@@ -3,7 +3,6 @@ package nudsf
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,17 +24,7 @@ func (a *API) expireRecord(ctx context.Context, space string, r *store.Record) e
 	}
 	at := place{space, strings.TrimPrefix(r.Key.Name, kindRecord)}
 	_, err = a.replace(ctx, at, e, nil, false)
-	var large *store.TooLarge
-	if !errors.As(err, &large) {
-		return err
-	}
-	// checkLetter refuses such records, but earlier versions stored them. Without this they would never expire.
-	if err := a.Engine.Write(ctx, space, store.Op{Action: store.Delete, Name: r.Key.Name, If: store.Condition{Version: r.Version}}); err != nil {
-		return fmt.Errorf("expire record %s without a notification: %w", at.id, err)
-	}
-	a.Log.Error("a record has expired, but the notification of its expiry is too large and is not sent", "storage", space, "record", at.id, "target", e.Meta.CallbackReference, "error", err)
-	a.notify(ctx, at, wire.Deleted, &e.Record)
-	return nil
+	return err
 }
 
 // expiryLetter returns the notification of a record's expiry, or nil if there is none to send.
@@ -43,6 +32,16 @@ func (a *API) expiryLetter(at place, e *entry, expired bool) (*due.Letter, error
 	if !expired || e.Meta.CallbackReference == "" {
 		return nil, nil
 	}
+	letter, err := a.recordLetter(at, e)
+	if err != nil || letter.Size() <= store.MaxValue {
+		return letter, err
+	}
+	// checkLetter refuses such records, but earlier versions stored them. With the letter they would never expire.
+	a.Log.Error("a record has expired, but the notification of its expiry is too large and is not sent", "storage", at.space, "record", at.id, "target", e.Meta.CallbackReference, "bytes", letter.Size())
+	return nil, nil
+}
+
+func (a *API) recordLetter(at place, e *entry) (*due.Letter, error) {
 	contentType, body, err := e.Encode()
 	if err != nil {
 		return nil, err
@@ -53,11 +52,11 @@ func (a *API) expiryLetter(at place, e *entry, expired bool) (*due.Letter, error
 	})
 }
 
-// checkLetter returns an error if the notification of a record's expiry would be too large for the
-// outbox. Such a record could never expire. stored is the op that stores the record.
-func (a *API) checkLetter(at place, stored *store.Op) error {
+// checkLetter returns an error if the notification of the expiry of after would be too large for the
+// outbox. stored is the op that stores after.
+func (a *API) checkLetter(at place, after *entry, stored *store.Op) error {
 	// The framing of the parts, the escapes in tags, and the URIs take less than the other half.
-	if len(stored.Value)+len(stored.Meta) <= store.MaxValue/2 {
+	if after.Meta.CallbackReference == "" || len(stored.Value)+len(stored.Meta) <= store.MaxValue/2 {
 		return nil
 	}
 	// JSON makes bytes of a Content-Type that are not UTF-8 longer, so the stored form counts.
@@ -65,13 +64,12 @@ func (a *API) checkLetter(at place, stored *store.Op) error {
 	if err != nil {
 		return err
 	}
-	letter, err := a.expiryLetter(at, e, true)
-	if err != nil || letter == nil {
+	letter, err := a.recordLetter(at, e)
+	if err != nil {
 		return err
 	}
 	const spare = 1 << 10 // times and the number of tries may take more room later
-	op := letter.Op()
-	if size := len(op.Value) + len(op.Meta) + spare; size > store.MaxValue {
+	if size := letter.Size() + spare; size > store.MaxValue {
 		return wire.NewProblem(http.StatusRequestEntityTooLarge, "",
 			"the notification of the record's expiry would have %d bytes, and at most %d are allowed: send less in blocks, their headers and tags", size, store.MaxValue)
 	}

@@ -31,6 +31,13 @@ const (
 	maxCachedBytes = 64 << 20
 )
 
+// Bounds of the reads of subscribers that run at the same time. Each list may take 64 MiB, also one that
+// is too large for the cache.
+const (
+	maxReads = 4
+	readWait = time.Second // a read fails if it gets no place within this time
+)
+
 // subscribers are a storage's subscriptions when last read.
 type subscribers struct {
 	list   []subscriber
@@ -96,9 +103,14 @@ type reading struct {
 
 // refresh reads the subscribers of a storage. It caches them in s if no subscription has changed here
 // since number. Requests at the same time share one read, because each list may take 64 MiB. A read
-// that began before the last change of a subscription here has another number.
+// that began before the last change of a subscription here has another number, and takes one of maxReads
+// places of its own.
 func (a *API) refresh(ctx context.Context, space string, s *subscribers, number uint64) (reading, error) {
 	got, err, _ := s.reads.Do(strconv.FormatUint(number, 10), func() (any, error) {
+		if err := a.beginRead(); err != nil {
+			return nil, err
+		}
+		defer a.endRead()
 		began := a.Clock()
 		list, size, err := a.readSubscribers(context.WithoutCancel(ctx), space) // other requests may wait for it
 		if err != nil {
@@ -118,6 +130,20 @@ func (a *API) refresh(ctx context.Context, space string, s *subscribers, number 
 	}
 	return got.(reading), nil
 }
+
+// beginRead waits for a place among the reads of subscribers. The error is a *store.Busy.
+func (a *API) beginRead() error {
+	limit := time.NewTimer(readWait)
+	defer limit.Stop()
+	select {
+	case a.reads <- struct{}{}:
+		return nil
+	case <-limit.C:
+		return &store.Busy{What: "concurrent reads of subscriptions", RetryAfter: readWait}
+	}
+}
+
+func (a *API) endRead() { <-a.reads }
 
 // trimSubscribers drops storages from the cache until it is within its bound, space last. The
 // caller holds a.mu.
@@ -202,7 +228,7 @@ func (a *API) notify(ctx context.Context, at place, operation string, r *wire.Re
 }
 
 func (a *API) notifyOne(at place, operation string, r *wire.Record, s *subscription) error {
-	if err := a.Sender.Ready(s.CallbackReference, false); err != nil { // before the work of encoding
+	if err := a.Sender.Ready(s.CallbackReference, false, contentBytes(r.Blocks)); err != nil { // before the work of encoding
 		return err
 	}
 	n := wire.Notification{

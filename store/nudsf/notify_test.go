@@ -2,8 +2,10 @@ package nudsf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"vitrine/store"
+	"vitrine/store/nudsf/callback"
 	"vitrine/store/nudsf/rest"
 	"vitrine/store/nudsf/wire"
 )
@@ -34,6 +37,21 @@ func (s *subscribed) Scan(context.Context, store.Query) iter.Seq2[*store.Record,
 	}
 }
 
+// reader returns an API that can only read the engine's subscriptions.
+func reader(e store.Engine) *API {
+	return &API{Config: rest.Config{Engine: e, Clock: time.Now}, subscribers: map[string]*subscribers{}, reads: make(chan struct{}, maxReads)}
+}
+
+// stored returns the record of a subscription.
+func stored(t *testing.T, s *subscription) *store.Record {
+	t.Helper()
+	op, err := s.op()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &store.Record{Key: store.Key{Name: op.Name}, Version: 1, Value: op.Value, Meta: op.Meta, Tags: op.Tags}
+}
+
 // TestSubscriberBytes checks that the cache of subscribers is bounded for large subscriptions and
 // many storages, and that every storage's subscribers are still found.
 func TestSubscriberBytes(t *testing.T) {
@@ -41,18 +59,13 @@ func TestSubscriberBytes(t *testing.T) {
 	for i := range 64 {
 		filter.MonitoredResourceURIs = append(filter.MonitoredResourceURIs, fmt.Sprint("/", i, strings.Repeat("x", 16<<10)))
 	}
-	s := &subscription{Subscription: wire.Subscription{ClientID: &wire.ClientID{NfID: "n"}, CallbackReference: "http://h", SubFilter: filter}, id: "s"}
-	op, err := s.op()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &store.Record{Key: store.Key{Name: kindSubscription + "s"}, Version: 1, Value: op.Value, Meta: op.Meta, Tags: op.Tags}
+	r := stored(t, &subscription{Subscription: wire.Subscription{ClientID: &wire.ClientID{NfID: "n"}, CallbackReference: "http://h", SubFilter: filter}, id: "s"})
 	for _, each := range []int{1, 100} { // one storage within the bound, and one beyond it
 		e := &subscribed{}
 		for range each {
 			e.records = append(e.records, r)
 		}
-		a := &API{Config: rest.Config{Engine: e, Clock: time.Now}, subscribers: map[string]*subscribers{}}
+		a := reader(e)
 		for i := range 100 / each {
 			list, err := a.subscribersOf(t.Context(), fmt.Sprint("space", i))
 			if err != nil || len(list) != each {
@@ -90,7 +103,7 @@ func (h *held) Scan(ctx context.Context, q store.Query) iter.Seq2[*store.Record,
 func TestSubscribersAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &held{release: make(chan struct{})}
-		a := &API{Config: rest.Config{Engine: e, Clock: time.Now}, subscribers: map[string]*subscribers{}}
+		a := reader(e)
 		var all sync.WaitGroup
 		begin := func(changes int) {
 			for range changes {
@@ -122,4 +135,64 @@ func TestSubscribersAreReadOnce(t *testing.T) {
 			t.Errorf("changes that joined a read %s after its begin did not read again", staleAfter)
 		}
 	})
+}
+
+// TestFewReadsAtOnce alternates updates of a subscription with changes of records while reads are slow.
+// Each change then needs a read of its own. Only maxReads may run, because each list may be large, and
+// the others must fail soon.
+func TestFewReadsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &held{release: make(chan struct{})}
+		a := reader(e)
+		const changes = 20
+		var refused atomic.Int64
+		var all sync.WaitGroup
+		for range changes {
+			a.forget("space") // as after an update of a subscription
+			all.Go(func() {
+				var busy *store.Busy
+				_, err := a.subscribersOf(t.Context(), "space")
+				if errors.As(err, &busy) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(2 * readWait)
+		if scans, n := e.scans.Load(), refused.Load(); scans != maxReads || n != changes-maxReads {
+			t.Errorf("%d changes began %d reads, and %d were refused, want %d and %d", changes, scans, n, maxReads, changes-maxReads)
+		}
+		close(e.release)
+		all.Wait()
+		if _, err := a.subscribersOf(t.Context(), "space"); err != nil {
+			t.Errorf("after the slow reads: %v", err)
+		}
+	})
+}
+
+// TestDropsEncodeNothing changes a large record while its receiver has room for small messages only. The
+// notification must be dropped before it is encoded, so the sender never gets it.
+func TestDropsEncodeNothing(t *testing.T) {
+	const target = "http://h"
+	r := stored(t, &subscription{Subscription: wire.Subscription{ClientID: &wire.ClientID{NfID: "n"}, CallbackReference: target}, id: "s"})
+	a := reader(&subscribed{records: []*store.Record{r}})
+	a.Sender, a.Log = callback.New(callback.Config{}), slog.New(slog.DiscardHandler)
+	large := make([]byte, 768<<10)
+	for full := false; !full; {
+		err := a.Sender.Send(callback.Message{Target: target, Body: large})
+		if full = errors.Is(err, callback.ErrFull); err != nil && !full {
+			t.Fatal(err)
+		}
+	}
+	before := a.Sender.Counters()
+	a.notify(t.Context(), place{"space", "r"}, wire.Updated, &wire.Record{Blocks: []wire.Block{{ID: "b", Content: large}}})
+	if after := a.Sender.Counters(); after != before || a.dropped.Load() != 1 {
+		t.Errorf("dropped %d notifications, want 1; the sender counts %+v, before %+v", a.dropped.Load(), after, before)
+	}
+	a.notify(t.Context(), place{"space", "r"}, wire.Updated, &wire.Record{})
+	if a.notified.Load() != 1 {
+		t.Errorf("the receiver has room for a small notification, but %d were queued", a.notified.Load())
+	}
 }

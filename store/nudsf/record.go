@@ -260,7 +260,7 @@ func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind b
 			return false, err
 		}
 		if after.Meta.TTL != nil {
-			if err := a.checkLetter(at, &op); err != nil {
+			if err := a.checkLetter(at, after, &op); err != nil {
 				return false, err
 			}
 			if err := a.Agenda.Register(ctx, at.space); err != nil {

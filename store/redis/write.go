@@ -37,10 +37,10 @@ func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error
 		args = appendOp(args, &ops[i])
 	}
 	got, err := e.scripts.write.Run(context.WithoutCancel(ctx), e.client, e.keys(space), args...).Int64Slice()
-	if _, cluster := e.client.(*redis.ClusterClient); cluster && refused(err) {
-		return fmt.Errorf("store: redis: %w", err) // the library retries there, and an earlier attempt may have been made
-	}
 	if err != nil {
+		if _, cluster := e.client.(*redis.ClusterClient); cluster && refused(err) {
+			return fmt.Errorf("store: redis: %w", err) // the library retries on a cluster, and an earlier attempt may have succeeded
+		}
 		return e.translate(err)
 	}
 	if len(got) == 3 && got[0] < 0 {

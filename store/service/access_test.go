@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -125,16 +124,6 @@ func TestReload(t *testing.T) {
 func TestPerSource(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	s, url := running(t, Config{Connections: 10, PerSource: 3, Routes: []Route{{Path: "/kv", Handler: ok, Open: true}}}, io.Discard)
-	dial := func(from string) net.Conn {
-		t.Helper()
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		c, err := d.DialContext(context.Background(), "tcp", url[len("http://"):])
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
 	taken := func(c net.Conn) bool {
 		if _, err := io.WriteString(c, "GET /kv HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			return false
@@ -145,7 +134,7 @@ func TestPerSource(t *testing.T) {
 	}
 	var first net.Conn
 	for i := range 3 {
-		c := dial("127.0.0.1")
+		c := dialFrom(t, "127.0.0.1", url)
 		if first == nil {
 			first = c
 		}
@@ -154,16 +143,16 @@ func TestPerSource(t *testing.T) {
 		}
 	}
 	for range 20 {
-		if taken(dial("127.0.0.1")) {
+		if taken(dialFrom(t, "127.0.0.1", url)) {
 			t.Fatal("a fourth connection was accepted")
 		}
 	}
 	if n := value(s.refused.WithLabelValues("source")); n != 20 {
 		t.Errorf("counted %v refused connections, want 20", n)
 	}
-	if !taken(dial("127.0.0.2")) {
+	if !taken(dialFrom(t, "127.0.0.2", url)) {
 		t.Error("a connection from another address was refused")
 	}
 	first.Close()
-	hosttest.Until(t, time.Minute, "room for one more", func() bool { return taken(dial("127.0.0.1")) })
+	hosttest.Until(t, time.Minute, "room for one more", func() bool { return taken(dialFrom(t, "127.0.0.1", url)) })
 }

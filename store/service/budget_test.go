@@ -75,14 +75,8 @@ func TestAnswersShareABudget(t *testing.T) {
 func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	s, url := running(t, Config{InFlight: 10, Bodies: 1000, Routes: []Route{{Path: "/kv", Handler: slow, Operation: named}}}, io.Discard)
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	for range 20 {
-		c, err := dialer.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		fmt.Fprintf(c, "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
+		fmt.Fprintf(dialFrom(t, "127.0.0.2", url), "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
 	}
 	refused := func() float64 {
 		return value(s.refused.WithLabelValues("requests")) + value(s.refused.WithLabelValues("bodies"))
@@ -111,17 +105,13 @@ func TestOneSourceLeavesWatchesToOthers(t *testing.T) {
 	})
 	unnamed := func(*http.Request) string { return "" }
 	s, url := running(t, Config{Watches: 10, Routes: []Route{{Path: "/kv", Handler: watch, Operation: unnamed}}}, io.Discard)
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	begin := func(path string) net.Conn {
-		c, err := dialer.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := dialFrom(t, "127.0.0.2", url)
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
 		return c
 	}
 	for range 20 {
-		defer begin("/kv").Close()
+		begin("/kv")
 	}
 	hosttest.Until(t, time.Minute, "all have come", func() bool {
 		return value(s.refused.WithLabelValues("watches"))+float64(s.watches.taken()) == 20
@@ -129,9 +119,7 @@ func TestOneSourceLeavesWatchesToOthers(t *testing.T) {
 	if n := s.watches.taken(); n < 5 || n > 8 {
 		t.Errorf("one source has %d of 10 watches, want 5 to 8", n)
 	}
-	c := begin("/kv?short")
-	defer c.Close()
-	got, err := http.ReadResponse(bufio.NewReader(c), nil)
+	got, err := http.ReadResponse(bufio.NewReader(begin("/kv?short")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +137,7 @@ func TestOneSourceLeavesWatchesToOthers(t *testing.T) {
 func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
 	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: handler, Operation: named}}}, io.Discard)
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := dialFrom(t, "127.0.0.1", url)
 	fmt.Fprintf(c, "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", maxBody+1)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 413 ") {
@@ -169,16 +153,12 @@ func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
 func TestConnectionsWithoutRequestAreCounted(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
-	address := strings.TrimPrefix(url, "http://")
 	for _, text := range []string{
 		"GET /kv HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", // a whole request
 		"GET /kv HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10),
 		"nonsense\r\n\r\n",
 	} {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := dialFrom(t, "127.0.0.1", url)
 		_, _ = c.Write([]byte(text)) // the service may end the connection
 		_, _ = io.Copy(io.Discard, c)
 		c.Close()

@@ -139,9 +139,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Service) watched(w http.ResponseWriter, r *http.Request, route *Route) {
 	from := clientOf(r)
 	if !s.watches.take(from, 1) {
-		s.refused.WithLabelValues("watches").Inc()
-		w.Header().Set("Retry-After", "10")
-		refuse(w, http.StatusTooManyRequests, "too many watches at the same time")
+		s.full(w, http.StatusTooManyRequests, "10", "watches")
 		return
 	}
 	defer s.watches.free(from, 1)
@@ -217,13 +215,19 @@ func (s *Service) tooLarge(w http.ResponseWriter, status int, title string) {
 	refuse(w, status, title)
 }
 
-// overload refuses a request of an operation that would exceed a limit. cause is the end of the
-// option's name.
+// overload refuses a request of an operation that would exceed a limit, and counts the request
+// towards the threshold.
 func (s *Service) overload(w http.ResponseWriter, operation, cause string) {
 	s.watch.Refuse(operation, cause)
+	s.full(w, http.StatusServiceUnavailable, "1", cause)
+}
+
+// full refuses a request that would exceed a limit. cause is the end of the option's name. retry is
+// in seconds.
+func (s *Service) full(w http.ResponseWriter, status int, retry, cause string) {
 	s.refused.WithLabelValues(cause).Inc()
-	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, "too many "+cause+" at the same time")
+	w.Header().Set("Retry-After", retry)
+	refuse(w, status, "too many "+cause+" at the same time")
 }
 
 func refuse(w http.ResponseWriter, status int, title string) {

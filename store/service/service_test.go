@@ -75,6 +75,18 @@ func value(m prometheus.Metric) float64 {
 
 func named(*http.Request) string { return "op" }
 
+// dialFrom connects to a service from a loopback address until the test ends.
+func dialFrom(t *testing.T, from, url string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // A lines is a log that tests can read while it is written.
 type lines struct {
 	mu   sync.Mutex
@@ -204,11 +216,7 @@ func TestProtocols(t *testing.T) {
 func TestConnections(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	_, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
-	address := strings.TrimPrefix(url, "http://")
-	first, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := dialFrom(t, "127.0.0.1", url)
 	ask := func(c net.Conn) error {
 		fmt.Fprintf(c, "GET /kv HTTP/1.1\r\nHost: x\r\n\r\n")
 		_, err := c.Read(make([]byte, 64))
@@ -217,11 +225,7 @@ func TestConnections(t *testing.T) {
 	if err := ask(first); err != nil {
 		t.Fatal(err)
 	}
-	second, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
+	second := dialFrom(t, "127.0.0.1", url)
 	_ = second.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	var wait net.Error
 	if err := ask(second); !errors.As(err, &wait) || !wait.Timeout() {
@@ -359,12 +363,17 @@ func TestTooLargeForEveryStore(t *testing.T) {
 	}
 }
 
+// A busyEngine refuses every read.
+type busyEngine struct{ store.Engine }
+
+func (busyEngine) Get(context.Context, store.Key, *store.Record) error {
+	return &store.Busy{What: "etcd has too many requests", RetryAfter: time.Second}
+}
+
 // TestRefusalsOfAnEngineCountByTheirTime checks that a request that the engine refuses with 503 counts
 // towards the threshold only if it was slow.
 func TestRefusalsOfAnEngineCountByTheirTime(t *testing.T) {
-	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		kv.Fail(w, &store.Busy{What: "etcd has too many requests", RetryAfter: time.Second})
-	})
+	busy := kv.New(kv.Config{Engine: busyEngine{}, Now: time.Now})
 	for slow, want := range map[time.Duration]string{time.Hour: "", time.Nanosecond: "1 of 1 requests took longer than 1ns"} {
 		s, url := running(t, Config{Slow: slow, Every: time.Hour, Routes: []Route{{Path: "/kv", Handler: busy, Operation: named}}}, io.Discard)
 		if got := get(t, url+"/kv/a"); got.StatusCode != http.StatusServiceUnavailable {

@@ -58,11 +58,9 @@ func testMatch(t *testing.T, s *suite) {
 			t.Errorf("match gives %+v, %v", r, err)
 		}
 	}
-	for _, err := range s.Scan(t.Context(), store.Query{Space: "s", Match: &store.Match{Tag: "ue"}}) {
-		var invalid *store.Invalid
-		if !errors.As(err, &invalid) {
-			t.Errorf("a match without comparison: %v", err)
-		}
+	var invalid *store.Invalid
+	if err := ReadError(t, s.Scan(t.Context(), store.Query{Space: "s", Match: &store.Match{Tag: "ue"}})); !errors.As(err, &invalid) {
+		t.Errorf("a match without comparison: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,21 @@ func (s *suite) names(t *testing.T, q store.Query) string {
 		names = append(names, r.Key.Name)
 	}
 	return strings.Join(names, " ")
+}
+
+// ReadError reads a Scan or a Watch that must yield an error and nothing else. It returns the error.
+func ReadError[T any](t testing.TB, items iter.Seq2[T, error]) (failed error) {
+	t.Helper()
+	for item, err := range items {
+		if err == nil || failed != nil {
+			t.Fatalf("got %+v, error %v, after error %v; want one error alone", item, err, failed)
+		}
+		failed = err
+	}
+	if failed == nil {
+		t.Fatal("got nothing, want an error")
+	}
+	return failed
 }
 
 func testRecords(t *testing.T, s *suite) {
@@ -325,10 +341,8 @@ func testScan(t *testing.T, s *suite) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, err := range s.Scan(ctx, store.Query{Space: "s"}) {
-		if err == nil {
-			t.Fatal("a scan went on after its context ended")
-		}
+	if err := ReadError(t, s.Scan(ctx, store.Query{Space: "s"})); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a scan whose context had ended: %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()

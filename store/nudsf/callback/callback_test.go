@@ -209,6 +209,26 @@ func TestBytes(t *testing.T) {
 	}
 }
 
+// TestReadyCountsTheBody checks that a receiver whose queue is nearly full of bytes is ready for a small
+// message, but not for a large one.
+func TestReadyCountsTheBody(t *testing.T) {
+	const large, target = 768 << 10, "http://a"
+	s := callback.New(callback.Config{})
+	body := make([]byte, large)
+	for full := false; !full; {
+		err := s.Send(callback.Message{Target: target, Body: body})
+		if full = errors.Is(err, callback.ErrFull); err != nil && !full {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Ready(target, false, large); !errors.Is(err, callback.ErrFull) {
+		t.Errorf("ready for a large message: got %v, want ErrFull", err)
+	}
+	if err := s.Ready(target, false, 0); err != nil {
+		t.Errorf("ready for a small message: %v", err)
+	}
+}
+
 // TestEnd ends the sender while messages wait. Each must get ErrClosed.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -161,15 +161,16 @@ func (s *Sender) Send(m Message) error {
 	return err
 }
 
-// Ready returns the error that Send of a small message would return now.
-func (s *Sender) Ready(target string, once bool) error {
+// Ready returns the error that Send of a message with a body of size bytes would return now. It counts
+// only the body, so Send may still fail.
+func (s *Sender) Ready(target string, once bool, size int) error {
 	u, err := s.config.Targets.Check(target)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _, err = s.place(u, "", once, messageBytes) // the key selects the lane, and any lane has room if the receiver has
+	_, _, err = s.place(u, "", once, int64(messageBytes+size)) // the key selects the lane, and any lane has room if the receiver has
 	return err
 }
 

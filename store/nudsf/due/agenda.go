@@ -2,7 +2,7 @@
 // timers that expire, and notifications to send. The engine keeps all of it. So it survives
 // the process, and another service over the same engine can take it over.
 //
-// A tag holds when a record falls due, so planning costs no extra write. Each step is one
+// A tag holds the time at which a record falls due, so planning costs no extra write. Each step is one
 // conditional write, so exactly one of several services over an engine performs it. A
 // notification is kept until its receiver accepts or refuses it, or until it is too old. It
 // is sent at least once: if the process ends after the answer but before it records the
@@ -26,12 +26,12 @@ import (
 	"vitrine/store/nudsf/callback"
 )
 
-// tagDue is the tag that holds when a record falls due. Consumers' tags hold no control characters,
-// so they cannot collide.
+// tagDue is the tag with the time at which a record falls due. Consumers' tags hold no control
+// characters, so they cannot collide with tagDue.
 const tagDue = "\x01due"
 
-// visits bounds the spaces that are visited at the same time. A visit mostly waits for the engine.
-// checks bounds the spaces that a round checks without known work, so that known work waits for few.
+// visits bounds the concurrent visits of spaces. A visit mostly waits for the engine. checks bounds the
+// spaces without known due work that one round checks, so that due work waits for few checks.
 const visits, checks = 16, 64
 
 // At returns the tag of a record that falls due at a time.
@@ -42,7 +42,7 @@ func At(t time.Time) store.Tag {
 // stamp formats a time so that stamps sort like times.
 func stamp(t time.Time) string { return fmt.Sprintf("%016x", max(0, store.Milliseconds(t))) }
 
-// parse returns the time of a stamp; zero: the text is none.
+// parse returns the time of a stamp, or the zero time if the text is not a stamp.
 func parse(text string) time.Time {
 	var ms int64
 	if _, err := fmt.Sscanf(text, "%x", &ms); err != nil {
@@ -280,7 +280,7 @@ func (a *Agenda) round(ctx context.Context, group *errgroup.Group) time.Duration
 		outbox bool
 	}
 	const idle = time.Hour
-	now := a.Clock()
+	now := a.Clock().Round(0) // a monotonic reading would hide that the clock was set forward
 	var ready, looks []visit
 	a.mu.Lock()
 	for space, p := range a.spaces {
@@ -387,7 +387,7 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 	for r, err := range a.Engine.Scan(ctx, q) {
 		if err != nil {
 			var late *store.Late
-			if errors.As(err, &late) { // so many are due that the rest needs another look
+			if errors.As(err, &late) { // the scan had no time for all due records, so scan again
 				a.Planned(q.Space, time.Time{})
 				break
 			}

@@ -29,67 +29,61 @@ func TestUnusedSpacesAreForgotten(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = engine.Close() }) // the test is over
 	a := New(Config{Engine: engine, Clock: clock.Now, Spaces: 3})
-	register := func(a *Agenda, space string) error { return a.Register(t.Context(), space) }
-	for _, space := range []string{"used", "unused", "renewed"} {
-		if err := register(a, space); err != nil {
-			t.Fatal(err)
+	register := func(space string, want error) {
+		t.Helper()
+		if err := a.Register(t.Context(), space); !errors.Is(err, want) {
+			t.Fatalf("register space %s: got %v, want %v", space, err, want)
 		}
+	}
+	for _, space := range []string{"used", "unused", "renewed"} {
+		register(space, nil)
 	}
 	if err := engine.Write(t.Context(), "used", store.Op{Action: store.Put, Name: "t/1", Tags: []store.Tag{At(clock.Now().Add(24 * time.Hour))}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := register(a, "more"); !errors.Is(err, ErrSpaces) {
-		t.Errorf("a fourth space: %v, want that there are too many", err)
-	}
-	visitAll := func(a *Agenda) {
-		var group errgroup.Group
-		a.lookAgain(false)
-		a.round(t.Context(), &group)
-		_ = group.Wait()
-	}
-	visitAll(a)
-	if err := register(a, "more"); !errors.Is(err, ErrSpaces) {
-		t.Errorf("a fourth space at once: %v, want that there are too many", err)
-	}
+	register("more", ErrSpaces)
+	a.lookAgain(false)
+	visitDue(t, a)
+	register("more", ErrSpaces)
 	clock.Advance(forgetAfter + time.Second)
-	if err := register(a, "renewed"); err != nil {
-		t.Fatal(err)
-	}
-	visitAll(a)
-	if err := register(a, "more"); err != nil {
-		t.Errorf("a space after another one was forgotten: %v", err)
-	}
-	want := []string{"more", "renewed", "used"}
-	if got := registered(t, engine); !slices.Equal(got, want) {
-		t.Errorf("the registry has %q, want %q", got, want)
-	}
+	register("renewed", nil)
+	a.lookAgain(false)
+	visitDue(t, a)
+	register("more", nil)
+	wantRegistered(t, engine, "more", "renewed", "used")
 	other := New(Config{Engine: engine, Clock: clock.Now, Spaces: 3})
 	if err := other.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(forgetAfter + time.Second)
-	visitAll(other)
-	if got := registered(t, engine); !slices.Equal(got, []string{"used"}) {
-		t.Errorf("much later the registry has %q, want the space with a due record", got)
-	}
+	other.lookAgain(false)
+	visitDue(t, other)
+	wantRegistered(t, engine, "used")
 	// The first agenda has not noticed. It must register a space that it knows again.
-	if err := register(a, "renewed"); err != nil {
-		t.Fatal(err)
-	}
-	if got := registered(t, engine); !slices.Equal(got, []string{"renewed", "used"}) {
-		t.Errorf("after another registration the registry has %q", got)
-	}
+	register("renewed", nil)
+	wantRegistered(t, engine, "renewed", "used")
 }
 
-func registered(t *testing.T, engine store.Engine) (names []string) {
+// visitDue makes the visits of one round and waits for their end.
+func visitDue(t *testing.T, a *Agenda) {
 	t.Helper()
+	var group errgroup.Group
+	a.round(t.Context(), &group)
+	_ = group.Wait() // visits return no errors
+}
+
+func wantRegistered(t *testing.T, engine store.Engine, want ...string) {
+	t.Helper()
+	var names []string
 	for r, err := range engine.Scan(context.WithoutCancel(t.Context()), store.Query{Space: registry}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		names = append(names, r.Key.Name)
 	}
-	return names
+	if !slices.Equal(names, want) {
+		t.Errorf("the registry has %q, want %q", names, want)
+	}
 }
 
 // A remote engine has its records on another host: each scan takes a millisecond. A space has one
@@ -141,6 +135,13 @@ func (e *remote) Get(_ context.Context, key store.Key, r *store.Record) error {
 	return nil
 }
 
+// put gives a space a record that is due at a time.
+func (e *remote) put(space string, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.due[space] = at
+}
+
 // remove removes a space's record and returns when it was due.
 func (e *remote) remove(space string) time.Time {
 	e.mu.Lock()
@@ -148,6 +149,40 @@ func (e *remote) remove(space string) time.Time {
 	at := e.due[space]
 	delete(e.due, space)
 	return at
+}
+
+// run starts the agenda and returns a function that ends it.
+func run(t *testing.T, a *Agenda) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// handleTimers makes the agenda handle each timer by removing it. The channel gets how late that was.
+func handleTimers(a *Agenda, e *remote) <-chan time.Duration {
+	late := make(chan time.Duration)
+	a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
+		late <- time.Since(e.remove(space))
+		return nil
+	})
+	return late
+}
+
+// wantInTime checks that the next timer is handled after its time, but not later than most.
+func wantInTime(t *testing.T, late <-chan time.Duration, most time.Duration) {
+	t.Helper()
+	select {
+	case by := <-late:
+		if by < 0 || by > most {
+			t.Errorf("a timer was handled %s after its time, want at most %s", by, most)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a timer was not handled")
+	}
 }
 
 // TestSpacesInUseAreNotLookedUp checks that the visit of a space with later work does not read its
@@ -159,13 +194,25 @@ func TestSpacesInUseAreNotLookedUp(t *testing.T) {
 		for _, space := range []string{"s/1", "s/2"} {
 			a.addSpace(space, time.Now().Add(-2*forgetAfter))
 		}
-		var group errgroup.Group
-		a.round(t.Context(), &group)
-		_ = group.Wait()
+		visitDue(t, a)
 		if _, known := a.spaces["s/1"]; !known || len(a.spaces) != 1 || e.lookups != 1 {
 			t.Errorf("after %d reads of registrations the agenda knows %v, want the space in use after 1 read for the other", e.lookups, a.spaces)
 		}
 	})
+}
+
+// TestPlansFollowTheClock checks that a space's next visit is planned by the calendar alone, as records
+// fall due. With a monotonic reading the visit would come too late after the clock was set forward. The
+// test does not use synctest, because no time in a bubble has such a reading.
+func TestPlansFollowTheClock(t *testing.T) {
+	e := &remote{due: map[string]time.Time{"s/1": time.Now().Add(24 * time.Hour)}}
+	a := New(Config{Engine: e, Clock: time.Now})
+	a.addSpace("s/1", time.Now())
+	visitDue(t, a)
+	next := a.spaces["s/1"].next
+	if next.Before(time.Now()) || next != next.Round(0) {
+		t.Errorf("the next visit is planned for %s, want a later time without a monotonic reading", next)
+	}
 }
 
 // TestPollingDelaysNoTimers checks that the timers of some spaces are handled in time while the
@@ -183,26 +230,11 @@ func TestPollingDelaysNoTimers(t *testing.T) {
 			}
 		}
 		a := New(Config{Engine: e, Clock: time.Now})
-		late := make(chan time.Duration)
-		a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
-			late <- time.Since(e.remove(space))
-			return nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = a.Run(ctx) })
+		late := handleTimers(a, e)
+		defer run(t, a)()
 		for range timers {
-			select {
-			case by := <-late:
-				if by < 0 || by > time.Second {
-					t.Errorf("a timer was handled %s after its time", by)
-				}
-			case <-time.After(time.Minute):
-				t.Fatal("a timer was not handled")
-			}
+			wantInTime(t, late, time.Second)
 		}
-		cancel()
-		running.Wait()
 	})
 }
 
@@ -212,30 +244,13 @@ func TestWritesOfOthersAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &remote{spaces: []string{"s/1"}, due: map[string]time.Time{}}
 		a := New(Config{Engine: e, Clock: time.Now})
-		late := make(chan time.Duration)
-		a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
-			late <- time.Since(e.remove(space))
-			return nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = a.Run(ctx) })
+		late := handleTimers(a, e)
+		defer run(t, a)()
 		for range 5 {
 			time.Sleep(2500 * time.Millisecond)
-			e.mu.Lock()
-			e.due["s/1"] = time.Now()
-			e.mu.Unlock()
-			select {
-			case by := <-late:
-				if by > 1100*time.Millisecond {
-					t.Errorf("a timer of another service was handled %s after its time", by)
-				}
-			case <-time.After(time.Minute):
-				t.Fatal("a timer of another service was not handled")
-			}
+			e.put("s/1", time.Now())
+			wantInTime(t, late, 1100*time.Millisecond)
 		}
-		cancel()
-		running.Wait()
 	})
 }
 
@@ -254,25 +269,19 @@ func TestLongVisitDelaysNoOthers(t *testing.T) {
 		calls := make(chan call, 10)
 		a.Handle("s", "t/", func(_ context.Context, space string, _ *store.Record) error {
 			calls <- call{space, time.Since(began)}
-			if space == "s/other" || e.remove(space).After(began) {
-				e.remove(space)
+			if e.remove(space).After(began) {
 				return nil
 			}
 			next := began.Add(10 * time.Second)
-			e.mu.Lock()
-			e.due[space] = next
-			e.mu.Unlock()
+			e.put(space, next)
 			a.Planned(space, next)
 			a.lookAgain(false)
 			time.Sleep(time.Minute)
 			return nil
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = a.Run(ctx) })
+		stop := run(t, a)
 		time.Sleep(2 * time.Minute)
-		cancel()
-		running.Wait()
+		stop()
 		close(calls)
 		want := []call{{"s/long", 0}, {"s/other", 2 * time.Second}, {"s/long", time.Minute}}
 		for got := range calls {

@@ -46,12 +46,15 @@ func (a *Agenda) Letter(d Delivery) (*Letter, error) {
 // Op returns the op that puts the letter into the outbox.
 func (l *Letter) Op() store.Op { return l.op }
 
+// Size returns the bytes of the letter that count against store.MaxValue.
+func (l *Letter) Size() int { return len(l.op.Value) + len(l.op.Meta) }
+
 // address decides when to send the letter. This service sends it now, unless the receiver has
 // no room or is down. Then any service may send it after a delay.
 func (a *Agenda) address(l *Letter) error {
 	now := a.Clock()
 	l.delivery.Written = now
-	err := a.Sender.Ready(l.delivery.Target, true)
+	err := a.Sender.Ready(l.delivery.Target, true, 0)
 	l.send = err == nil
 	if l.send {
 		l.until = now.Add(a.Lease)

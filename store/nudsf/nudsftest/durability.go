@@ -139,7 +139,7 @@ func testFailedOnce(t *testing.T, open func() store.Engine) {
 	})
 	s.putJSON(s.subscription("s"), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
 	s.put("r1", wire.Record{}).want(t, 201)
-	eventually(t, "the receiver is known to fail", func() bool { return s.function.Sender.Ready(r.base, true) != nil })
+	eventually(t, "the receiver is known to fail", func() bool { return s.function.Sender.Ready(r.base, true, 0) != nil })
 	r.answer(http.StatusNoContent)
 	const changes = 10
 	for i := 2; i <= changes; i++ {
@@ -228,6 +228,9 @@ func testManyTimers(t *testing.T, open func() store.Engine) {
 		})
 	}
 	group.Wait()
+	if started.Load() == 0 {
+		t.Fatal("no timer was created in time")
+	}
 	eventually(t, "all timers fire", func() bool { return s.function.Counters().Due.Delivered == started.Load() })
 	if got := s.timersFound(""); got != nil {
 		t.Errorf("%d timers are left", len(got))

@@ -163,6 +163,10 @@ func testMeta(t *testing.T, s *server) {
 	if got := s.do("GET", s.records("m"), nil).record(t); !same(got, want) {
 		t.Errorf("after the patches: %+v", got)
 	}
+	s.patch(s.records("m", "meta"), `[{"op":"add","path":"/tags/z","value":["1"]},{"op":"test","path":"/tags/x","value":["2"]}]`).want(t, 409, "")
+	if got := s.do("GET", s.records("m"), nil); !same(got.record(t), want) || got.etag() != left.etag() {
+		t.Errorf("after a failed test: %s with tag %s, want tag %s", got.Body, got.etag(), left.etag())
+	}
 	if found := s.found(wire.Compare(wire.Equal, "x", "1")); !slices.Equal(found, []string{"m"}) {
 		t.Errorf("search by the new tag finds %v", found)
 	}
@@ -171,6 +175,7 @@ func testMeta(t *testing.T, s *server) {
 	}
 	s.do("PATCH", s.records("m", "meta"), []byte(`[{"op":"remove","path":"/tags"}]`), "Content-Type", wire.TypePatch, "If-Match", first).want(t, 412)
 	s.patch(s.records("none", "meta"), `[{"op":"remove","path":"/tags"}]`).want(t, 404, wire.CauseRecordNotFound)
+	s.patch(s.records("m", "meta"), `[{"op":"test","path":"/tags/x","value":["1"]},{"op":"remove","path":"/tags/x"}]`).want(t, 204)
 	s.wrong("PATCH", s.records("m", "meta"), []byte(`[]`), "Content-Type", wire.TypePatch).want(t, 400)
 	s.wrong("PATCH", s.records("m", "meta"), []byte(`{}`), "Content-Type", "application/json").want(t, 415)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -114,6 +115,7 @@ func FuzzBody(f *testing.F) {
 		`{"clientId":{"nfId":"x"},"callbackReference":"http://h/","expiry":"2030-01-01T00:00:00.5+02:00","expiryNotification":1}`,
 		`[{"op":"add","path":"/metaTags/x","value":["1"]}]`, `[{"op":"copy","from":"/metaTags","path":"/metaTags/a"}]`,
 		`[{"op":"replace","path":"","value":null}]`, `[{"op":"move","from":"/expires","path":"/x"}]`, `[{"op":"test","path":"/a~1b","value":{}}]`,
+		`[{"op":"add","path":"/metaTags/x","value":["1"]},{"op":"test","path":"/metaTags/a","value":["c"]}]`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -134,8 +136,15 @@ func FuzzBody(f *testing.F) {
 		}
 		check := func(next wire.Timer) error { return next.MetaTags.Check("/metaTags", limits) }
 		patched, report, err := wire.ApplyPatch(timer, items, 4<<10, check)
-		if err != nil || len(report) > len(items) || check(patched) != nil {
-			t.Fatalf("got error %v, %d of %d items reported: %+v", err, len(report), len(items), patched)
+		if err != nil {
+			problem(t, err)
+			if !slices.ContainsFunc(items, func(i wire.PatchItem) bool { return i.Op == "test" }) || report != nil || !reflect.DeepEqual(patched, timer) {
+				t.Fatalf("got error %v, %d items reported, %+v became %+v", err, len(report), timer, patched)
+			}
+			return
+		}
+		if len(report) > len(items) || check(patched) != nil {
+			t.Fatalf("%d of %d items reported: %+v", len(report), len(items), patched)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 )
@@ -55,18 +56,23 @@ func ParsePatch(data []byte, l Limits) ([]PatchItem, error) {
 }
 
 // ApplyPatch applies the instructions to a document in order. It skips and reports instructions
-// that fail or whose result accept refuses (TS 29.501 clause 4.6.1.1.3.2). The document never grows
-// beyond limit bytes.
+// that fail or whose result accept refuses (TS 29.501 clause 4.6.1.1.3.2). If a test fails, it
+// applies nothing and returns the document and a *Problem (RFC 6902 section 5, RFC 5789 section
+// 2.2). The document never grows beyond limit bytes.
 func ApplyPatch[T any](doc T, items []PatchItem, limit int, accept func(T) error) (T, []ReportItem, error) {
 	text, err := marshal(doc)
 	if err != nil {
 		return doc, nil, err
 	}
+	original := doc
 	var report []ReportItem
 	for _, item := range items {
 		next, changed, err := applyItem[T](text, item, limit)
 		if err == nil {
 			err = accept(next)
+		}
+		if err != nil && item.Op == "test" {
+			return original, nil, NewProblem(http.StatusConflict, "", "nothing was changed, because the test of %q failed: %v", item.Path, err)
 		}
 		if err != nil {
 			report = append(report, ReportItem{Path: item.Path, Reason: err.Error()})
