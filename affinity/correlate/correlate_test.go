@@ -632,6 +632,61 @@ func TestProceduresOfOneUEAreToldApart(t *testing.T) {
 	}
 }
 
+// TestDetachesByTheNetworkBelongToTheirCause: the UDM or the HSS asks for a detach, and an MME detaches a
+// UE of its own accord.
+func TestDetachesByTheNetworkBelongToTheirCause(t *testing.T) {
+	s := func(ids ...message.Identifier) []message.Identifier { return ids }
+	supi, amf := id(message.IMSI, "1"), id(message.AMFUEID, "1")
+	imsi, mme, other := id(message.IMSI, "2"), id(message.MMEUEID, "2"), id(message.MMEUEID, "3")
+	for name, scripts := range map[string][2][]line{
+		"UDM": {
+			{{0, "gNB", "AMF", message.NGAP, "InitialUEMessage: Registration request", 0, true, s(supi, amf)}},
+			{
+				{0, "UDM", "AMF", message.HTTP2, "POST /namf-callback/v1/{}/dereg-notify", 0, false, s(supi)},
+				{ms, "AMF", "gNB", message.NGAP, "DownlinkNASTransport: Deregistration request (UE terminated)", 0, true, s(amf)},
+				{ms, "gNB", "AMF", message.NGAP, "UplinkNASTransport: Deregistration accept (UE terminated)", 0, true, s(amf)},
+				{ms, "AMF", "UDM", message.HTTP2, "204 POST /namf-callback/v1/{}/dereg-notify", 1, false, nil},
+			},
+		},
+		"HSS": {
+			{{0, "eNB", "MME", message.S1AP, "Initial UE Message: Attach Request", 0, true, s(imsi, mme)}},
+			{
+				{0, "HSS", "MME", message.Diameter, "Cancel-Location-Request", 0, false, s(imsi)},
+				{ms, "MME", "eNB", message.S1AP, "Downlink NAS Transport: Detach Request", 0, true, s(mme)},
+				{ms, "eNB", "MME", message.S1AP, "Uplink NAS Transport: Detach Accept", 0, true, s(mme)},
+				{ms, "MME", "HSS", message.Diameter, "Cancel-Location-Answer", 1, false, nil},
+			},
+		},
+		"MME": {
+			{
+				{0, "eNB", "MME", message.S1AP, "Initial UE Message: Tracking Area Update Request", 0, true, s(other)},
+				{ms, "MME", "eNB", message.S1AP, "Downlink NAS Transport: Tracking Area Update Accept", 0, true, s(other)},
+			},
+			{
+				{0, "MME", "eNB", message.S1AP, "Downlink NAS Transport: Detach Request", 0, true, s(other)},
+				{ms, "eNB", "MME", message.S1AP, "Uplink NAS Transport: Detach Accept", 0, true, s(other)},
+			},
+		},
+	} {
+		traffic := &traffic{}
+		traffic.add(0, 1, scripts[0])
+		traffic.add(500*ms, 2, scripts[1])
+		if precision, recall := traffic.score(New(Options{}, func(*Event) {})); precision < 0.999 || recall < 0.999 {
+			t.Errorf("%s: precision %.4f, recall %.4f", name, precision, recall)
+		}
+	}
+}
+
+// TestServiceRequestsHaveOneType: each kind of service request begins the same type of transaction (TS 24.301
+// clause 5.6.1).
+func TestServiceRequestsHaveOneType(t *testing.T) {
+	for _, request := range []string{"Service Request", "Extended Service Request", "Control Plane Service Request"} {
+		if n := newName(message.S1AP, "Initial UE Message: "+request); n.kind != "SR" || !n.radio {
+			t.Errorf("%s: got type %s, sent of its own accord %t, want SR and true", request, n.kind, n.radio)
+		}
+	}
+}
+
 // TestLostAnswerDoesNotHoldAUser: the UE begins a new transaction although an answer of the
 // eNodeB is missing, and a call ends in its dialog although an answer of its user is
 // missing.

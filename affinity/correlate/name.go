@@ -56,9 +56,10 @@ func newName(p message.Protocol, text string) name {
 	n.pages, n.bearer, n.open = plain == "paging", plain == "createbearerrequest", plain == "reauthrequest"
 	n.alive = keepsAlive(plain)
 	for _, begin := range radioBeginnings() {
-		n.radio = n.radio || strings.Contains(plain, begin)
+		n.begins = n.begins || strings.Contains(plain, begin)
 	}
-	n.begins = n.radio
+	// A Detach or Deregistration Request of the network may have its cause in a request to the MME or AMF.
+	n.radio = n.begins && !strings.HasPrefix(plain, "downlinknastransport")
 	for _, begin := range beginnings() {
 		n.begins = n.begins || strings.Contains(plain, begin)
 	}

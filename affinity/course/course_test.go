@@ -449,6 +449,22 @@ func TestQuantilesAreWithinHalfAPercent(t *testing.T) {
 	}
 }
 
+// TestQuantilesOfManyEqualTimes checks that a bucket counts more times than 32 bits hold.
+func TestQuantilesOfManyEqualTimes(t *testing.T) {
+	const ns = 5_000_000
+	var s sketch
+	s.add(ns)
+	for k, n := range s.buckets {
+		if n > 0 {
+			s.buckets[k], s.count = math.MaxUint32, math.MaxUint32
+		}
+	}
+	s.add(ns)
+	if got := s.quantile(0.5); got != 5 {
+		t.Errorf("the median of equal times is %g ms, want 5 ms", got)
+	}
+}
+
 // BenchmarkLongCall views a call that has as many messages as a transaction may keep.
 func BenchmarkLongCall(b *testing.B) {
 	call := []said{{"UE", "Server", "INVITE", 0}, {"Server", "UE", "200 INVITE", 1}}

@@ -14,8 +14,8 @@ import (
 // keep their names, and so do all functions with a name other than an address.
 type labels struct {
 	names  Names
-	begun  map[int32]int32 // transactions by the function that begins them
-	passed map[int32]int32 // by function, the messages that show that it is not outside
+	begun  map[int32]int64 // transactions by the function that begins them
+	passed map[int32]int64 // by function, the messages that show that it is not outside
 	what   map[int32]string
 	ids    map[string]int32
 	list   []string
@@ -24,7 +24,7 @@ type labels struct {
 }
 
 func newLabels(n Names) labels {
-	return labels{names: n, begun: map[int32]int32{}, passed: map[int32]int32{}, what: map[int32]string{}, ids: map[string]int32{}, used: map[int32]int32{}, users: map[int32]int32{}}
+	return labels{names: n, begun: map[int32]int64{}, passed: map[int32]int64{}, what: map[int32]string{}, ids: map[string]int32{}, used: map[int32]int32{}, users: map[int32]int32{}}
 }
 
 // learn notes what functions do in a transaction.

@@ -38,6 +38,16 @@ func transactions(script []byte) (all []*correlate.Event) {
 	return all
 }
 
+// TestOutsideInLongCaptures checks that a function that passes messages on is not outside, however
+// many messages it passed on.
+func TestOutsideInLongCaptures(t *testing.T) {
+	l := newLabels(listed{"192.0.2.1"})
+	l.begun[0], l.passed[0] = 1, 50_000_000 // 50 times as many do not fit 32 bits
+	if l.outside(0) {
+		t.Errorf("a function that began %d transactions and passed on %d messages is outside", l.begun[0], l.passed[0])
+	}
+}
+
 // FuzzLabels checks that all functions of a transaction have different labels. A function
 // with a given name keeps it. An outside function without one has its sort in place of its
 // address.

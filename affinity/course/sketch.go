@@ -13,7 +13,7 @@ type sketch struct {
 	sum      float64 // ns
 	min, max int64   // ns
 	first    int     // the bucket of buckets[0]
-	buckets  []uint32
+	buckets  []uint64
 }
 
 // growth is the ratio of the bounds of a bucket.
@@ -36,14 +36,14 @@ func (s *sketch) place(bucket int) int {
 	switch {
 	case len(s.buckets) == 0:
 		s.first = max(0, bucket-room/2)
-		s.buckets = make([]uint32, room)
+		s.buckets = make([]uint64, room)
 	case bucket < s.first:
 		first := max(0, bucket-room)
-		s.buckets = append(make([]uint32, s.first-first, s.first-first+len(s.buckets)), s.buckets...)
+		s.buckets = append(make([]uint64, s.first-first, s.first-first+len(s.buckets)), s.buckets...)
 		s.first = first
 	}
 	if at := bucket - s.first; at >= len(s.buckets) {
-		s.buckets = append(s.buckets, make([]uint32, at+room-len(s.buckets))...)
+		s.buckets = append(s.buckets, make([]uint64, at+room-len(s.buckets))...)
 	}
 	return bucket - s.first
 }
@@ -53,7 +53,7 @@ func (s *sketch) quantile(share float64) float64 {
 	rank := uint64(math.Ceil(share * float64(s.count)))
 	seen := uint64(0)
 	for k, n := range s.buckets {
-		seen += uint64(n)
+		seen += n
 		if seen >= max(1, rank) {
 			middle := math.Pow(growth, float64(s.first+k)+0.5) - 1
 			return min(max(middle, float64(s.min)), float64(s.max)) / 1e6

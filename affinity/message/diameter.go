@@ -32,13 +32,13 @@ func (r *reading) diameterMessages(o *origin, data []byte) {
 func (r *reading) diameter(o *origin, m *diameter.Message) {
 	s := r.slot(o, Diameter)
 	s.m.Bytes = len(m.Octets)
-	s.key = join(o.link, uint64(m.HopByHop))
 	s.part, s.m.Kind = only, Answer
-	code := uint64(m.Command)
+	code, client := uint64(m.Command), o.dst
 	if m.IsRequest() {
 		s.part, s.m.Kind = opens, Request
-		code |= 1 << 24
+		code, client = code|1<<24, o.src
 	}
+	s.key = join(join(o.link, hashEnd(client)), uint64(m.HopByHop)) // both ends send requests, and each chooses its numbers
 	s.number(HopByHop, o.link, uint64(m.HopByHop))
 	s.number(EndToEnd, uint64(m.Command)<<8, uint64(m.EndToEnd)) // not scoped by Origin-Host, which differs in answers
 	var kind diameter.RequestType

@@ -31,9 +31,8 @@ var gtpNames = func() (all [256]string) {
 		switch name := all[t]; t {
 		case gtpc.DownlinkData, gtpc.AlertMME, gtpc.UEActivity, gtpc.PGWRestart:
 			all[answer] = name + " Acknowledge"
-		case gtpc.DetachNotification, gtpc.SuspendNotification, gtpc.ResumeNotification:
-			all[t], all[answer] = name+" Notification", name+" Acknowledge"
-		case gtpc.ForwardRelocationComplete, gtpc.ForwardAccessContext:
+		case gtpc.DetachNotification, gtpc.SuspendNotification, gtpc.ResumeNotification, gtpc.RemoteUEReport, gtpc.DownlinkTriggering,
+			gtpc.ForwardRelocationComplete, gtpc.ForwardAccessContext:
 			all[t], all[answer] = name+" Notification", name+" Acknowledge"
 		default:
 			all[t], all[answer] = name+" Request", name+" Response"

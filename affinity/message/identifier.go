@@ -99,13 +99,20 @@ func (s *slot) guti(t identity.STMSI) {
 	s.identify(GUTI, 0, from)
 }
 
-// address adds the IP address of a UE.
+// address adds the IP address of a UE. A UE has a whole /64 of IPv6 (TS 23.401 clause
+// 5.3.1.2.2), and only some protocols have an interface identifier, so it is left out.
 func (s *slot) address(a netip.Addr) {
+	const network = 64 // bits
+	a = a.Unmap()
+	if a.Is6() {
+		prefix, _ := a.Prefix(network) // without an error, because an IPv6 address has more bits
+		a = prefix.Addr()
+	}
 	if !a.IsValid() || a.IsUnspecified() {
 		return
 	}
 	from := len(s.text)
-	s.text = a.Unmap().AppendTo(s.text)
+	s.text = a.AppendTo(s.text)
 	s.identify(AddressUE, 0, from)
 }
 

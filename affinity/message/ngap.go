@@ -71,7 +71,10 @@ func (r *reading) ngap(o *origin, data []byte) {
 			r.counts.bad(NGAP, reason(err))
 		case nas.Type != 0:
 			kind, text = uint64(nas.Type), nas.Type.String()
-			s.m.Failed = nas.Type == ngap.RegistrationReject || nas.Type == ngap.ServiceReject
+			switch nas.Type {
+			case ngap.RegistrationReject, ngap.ServiceReject, ngap.AuthenticationReject:
+				s.m.Failed = true
+			}
 		case nas.Security.IsCiphered():
 			kind, text = uint64(ciphered), ciphered.String()
 		}

@@ -68,7 +68,8 @@ func parameter(query []byte) (name, value, rest []byte) {
 }
 
 // isVariable reports whether a segment of a path is a value rather than a fixed part of the
-// API: it follows the name of a kind of user or record, or does not look like a word.
+// API: it follows the name of a kind of user or record, or does not look like a word. A number
+// alone is no word, because a version has a letter (TS 29.501 clause 4.4.1).
 func isVariable(before, segment []byte) bool {
 	if len(segment) == 0 {
 		return false
@@ -94,7 +95,7 @@ func isVariable(before, segment []byte) bool {
 			digits++
 		}
 	}
-	return digits > most
+	return digits > most || digits == len(segment)
 }
 
 // identifierNone means that a name has no identifier kind.

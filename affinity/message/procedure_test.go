@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"vitrine/internal/capturetest"
+	"vitrine/wire/gtpc"
 	"vitrine/wire/ngap"
 	"vitrine/wire/s1ap"
 )
@@ -55,6 +56,29 @@ func TestOutcomesOfNGAPFindTheirRequests(t *testing.T) {
 	}
 }
 
+// TestRejectsAreFailures reads the rejects of 5GMM (TS 24.501 table 9.7.1).
+func TestRejectsAreFailures(t *testing.T) {
+	for kind, want := range map[byte]string{0x44: "Registration reject", 0x4d: "Service reject", 0x58: "Authentication reject"} {
+		lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+			m := []byte{0x00, 4, 0x40, 11, 0, 0, 1, 0, 38, 0, 4, 3, 0x7e, 0, kind}
+			f.Add(start, (&capturetest.Frames{}).SCTP(end("192.0.2.8:38412"), end("192.0.2.7:38412"), 1, ppidNGAP, m))
+		}))
+		expect(t, lines, fmt.Sprintf("NGAP notice %q 15 B failed", "DownlinkNASTransport: "+want))
+	}
+}
+
+// TestNamesOfNotificationsOfGTP checks names of TS 29.274 table 6.1-1.
+func TestNamesOfNotificationsOfGTP(t *testing.T) {
+	for first, name := range map[gtpc.Type]string{40: "Remote UE Report", 103: "PGW Downlink Triggering", 149: "Detach"} {
+		if got := gtpName(first); got != name+" Notification" {
+			t.Errorf("type %d: got %q", first, got)
+		}
+		if got := gtpName(first + 1); got != name+" Acknowledge" {
+			t.Errorf("type %d: got %q", first+1, got)
+		}
+	}
+}
+
 // TestNamesOfNASMessages checks which messages with a header for ciphering are read: those that
 // begin with a known type of their protocol, as with EEA0.
 func TestNamesOfNASMessages(t *testing.T) {
@@ -68,6 +92,8 @@ func TestNamesOfNASMessages(t *testing.T) {
 		"unknown type of ESM":            {ciphered(0x52, 0, 0xff), "ciphered"},
 		"ESM type in a header of EMM":    {ciphered(0x07, 0xc2, 0), "ciphered"},
 		"EMM type in a header of ESM":    {ciphered(0x52, 0, 0x43), "ciphered"},
+		"protected extended service":     {append([]byte{0x17, 1, 2, 3, 4, 5}, 0x07, 0x4c, 0), "Extended Service Request"},
+		"control plane service":          {[]byte{0x07, 0x4d, 0}, "Control Plane Service Request"},
 		"EMM with EEA0":                  {ciphered(0x07, 0x43, 0), "Attach Complete"},
 		"ESM with EEA0":                  {ciphered(0x52, 0, 0xc2), "Activate Default EPS Bearer Context Accept"},
 		"plain message of unknown type":  {[]byte{0x07, 0x6f, 0}, "Message 111"},

@@ -3,10 +3,12 @@ package message
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"vitrine/internal/capturetest"
+	"vitrine/wire/gtpc"
 )
 
 // The functions of built captures.
@@ -179,6 +181,45 @@ func TestDatagramsAndAnswers(t *testing.T) {
 	}
 }
 
+// TestChallengesAreNoFailures: these answers ask for another round (RFC 3261 section 22, RFC 3329).
+func TestChallengesAreNoFailures(t *testing.T) {
+	for status, failed := range map[int]bool{401: false, 407: false, 494: false, 403: true} {
+		each(t, built(t, func(f *capturetest.File) {
+			f.Add(start, (&capturetest.Frames{}).UDP(proxy, ue, sipAnswer(status, "REGISTER", "bob", 1)))
+		}), func(m *Message) {
+			if m.Failed != failed || m.Cause != fmt.Sprint(status) {
+				t.Errorf("%s failed: got %t with cause %s, want %t", m.Name, m.Failed, m.Cause, failed)
+			}
+		})
+	}
+}
+
+// TestAddressesOfAUEAreTheSameInAllProtocols: GTPv2 and PFCP have an interface identifier behind the /64
+// of a UE, and Diameter has only the /64.
+func TestAddressesOfAUEAreTheSameInAllProtocols(t *testing.T) {
+	address := netip.MustParseAddr("2001:db8:1::5")
+	session := gtpc.AppendAddress(gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, 1, 7), gtpc.Address{Type: gtpc.PDNv6, V6: address, Bits: 64})
+	v6 := address.As16()
+	modification := append([]byte{0x21, 52, 0, 33, 0, 0, 0, 0, 0, 0, 0, 19, 0, 0, 1, 0, 0, 93, 0, 17, 1}, v6[:]...)
+	rule := avp(diameterMessage(272, true, 5, "alice"), 97, 0, "\x00\x40"+string(v6[:8]))
+	rule[2], rule[3] = byte(len(rule)>>8), byte(len(rule))
+	datagram := func(port uint16, payload []byte) string {
+		return built(t, func(f *capturetest.File) {
+			f.Add(start, (&capturetest.Frames{}).UDP(netip.AddrPortFrom(client.Addr(), port), netip.AddrPortFrom(server.Addr(), port), payload))
+		})
+	}
+	const id = "UE-address 2001:db8:1::"
+	want := hashes(t, connection(t, client.String(), server.String(), ">"+string(rule)))[id]
+	if want == 0 {
+		t.Errorf("Diameter does not report %s", id)
+	}
+	for name, file := range map[string]string{"GTPv2": datagram(2123, gtpc.End(session, 0)), "PFCP": datagram(8805, modification)} {
+		if got := hashes(t, file); got[id] != want {
+			t.Errorf("%s reports %s as %x, Diameter as %x: %v", name, id, got[id], want, got)
+		}
+	}
+}
+
 // TestPFCPMessagesOfNodesNameNoSession: a SEID in the header of a heartbeat names nobody.
 func TestPFCPMessagesOfNodesNameNoSession(t *testing.T) {
 	const heartbeat, deletion = 1, 54
@@ -205,6 +246,9 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 	}{
 		"Diameter": {"192.0.2.4:9999", []string{">" + string(diameterMessage(257, true, 5, "x")), "<" + cea[:30], "<" + cea[30:]},
 			[]string{"Diameter request \"Capabilities-Exchange-Request\"", "Diameter answer \"Capabilities-Exchange-Answer\"| of 1"}},
+		"Diameter with the same number from both ends": {"192.0.2.4:9999",
+			[]string{">" + string(diameterMessage(272, true, 5, "x")), "<" + string(diameterMessage(258, true, 5, "x")), "<" + string(diameterMessage(272, false, 5, "")), ">" + string(diameterMessage(258, false, 5, ""))},
+			[]string{"request \"Credit-Control-Request\"", "request \"Re-Auth-Request\"", "answer \"Credit-Control-Answer\"| of 1 ", "answer \"Re-Auth-Answer\"| of 2 "}},
 		"SIP": {"192.0.2.4:9999", []string{">" + string(sipRequest("MESSAGE", "a", 1)) + string(sipRequest("MESSAGE", "a", 2)), "<" + string(sipAnswer(200, "MESSAGE", "a", 1)), "<\r\n\r\n", "<" + string(sipAnswer(200, "MESSAGE", "a", 2))},
 			[]string{"SIP request \"MESSAGE\"", "SIP request \"MESSAGE\"", "answer \"200 MESSAGE\"| of 1", "answer \"200 MESSAGE\"| of 2"}},
 		"HTTP": {"192.0.2.4:9999", []string{">PUT /kv/reg%2Falice?ttl=90s HTTP/1.1\r\nContent-Length: 5\r\n\r\n", ">hello", ">HEAD /x HTTP/1.1\r\n\r\n", "<HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n", "<HTTP/1.1 404 No\r\nContent-Length: 700\r\n\r\n"},
@@ -225,6 +269,8 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 			[]string{fmt.Sprintf("MongoDB request \"insert subscribers\"|writes subscribers of 192.0.2.4 %d B", len(mongoInsert)), "answer \"insert subscribers reply\"| of 1"}},
 		"MongoDB with a long reply": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoLong[:40_000], "<" + mongoLong[40_000:80_000], "<" + mongoLong[80_000:], ">" + mongoInsert, "<" + mongoReply},
 			[]string{"MongoDB request \"find subscribers\"", fmt.Sprintf("answer \"find subscribers reply\" %d B of 1", len(mongoLong)), "request \"insert subscribers\"", "answer \"insert subscribers reply\"| of 3"}},
+		"a resource with a short number": {"192.0.2.4:7777", []string{">POST /nsmf-pdusession/v1/sm-contexts/1/modify HTTP/1.1\r\nContent-Length: 0\r\n\r\n"},
+			[]string{"HTTP request \"POST /nsmf-pdusession/v1/sm-contexts/{}/modify\""}},
 		"HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x03\x01\x05\x00\x00\x00\x01\x82\x84\x86", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
 			[]string{"HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 1"}},
 		"a tunnel of HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x17\x01\x05\x00\x00\x00\x01\x02\x07CONNECT\x01\x0csip.test:443", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},

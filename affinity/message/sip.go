@@ -53,7 +53,11 @@ func (r *reading) sip(o *origin, m *sip.Message, size int) {
 		if m.Status >= 300 {
 			s.m.Cause = r.code(m.Status)
 		}
-		s.m.Failed = m.Status >= 400 && m.Status != 401 && m.Status != 407 // a challenge is not a failure: it asks for another round
+		switch m.Status {
+		case 401, 407, 494: // a challenge is not a failure: it asks for another round (RFC 3261 section 22, RFC 3329)
+		default:
+			s.m.Failed = m.Status >= 400
+		}
 	}
 	r.sipIdentifiers(s, m, branch, call)
 	r.commit(s)

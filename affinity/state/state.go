@@ -18,7 +18,9 @@ import (
 const (
 	maxForms = 512
 	maxTypes = 16      // types that write or read a form
-	keySize  = 300     // approximate memory of a key, in bytes
+	keySize  = 300     // approximate memory of a key with one use, in bytes
+	useSize  = 48      // approximate memory of each further use, with the spare room of its slice, in bytes
+	minKeys  = 16      // with one use each, that fit in any memory
 	maxKeys  = 1 << 18 // if there is no limit of memory
 	maxForm  = 80      // bytes of a form
 )
@@ -52,7 +54,8 @@ type State struct {
 
 // A Collector collects the accesses to state in messages.
 type Collector struct {
-	limit    int
+	limit    int // of bytes
+	bytes    int // approximate memory of all keys
 	keys     map[uint64]*list.Element
 	asked    map[uint64]*key // by key.asked
 	recent   list.List       // of *key, the least recently used first
@@ -80,11 +83,15 @@ type use struct {
 	bytes         int64 // written
 }
 
-// New returns a Collector that uses about memory bytes. Zero means 2^18 keys, about 75 MiB.
+// size returns the approximate memory of the key, in bytes.
+func (k *key) size() int { return keySize + useSize*max(0, len(k.uses)-1) }
+
+// New returns a Collector that uses about memory bytes. Zero means 75 MiB, or 2^18 keys of one
+// function each.
 func New(memory int) *Collector {
-	limit := maxKeys
+	limit := maxKeys * keySize
 	if memory > 0 {
-		limit = max(16, memory/keySize)
+		limit = max(minKeys*keySize, memory)
 	}
 	return &Collector{limit: limit, keys: map[uint64]*list.Element{}, asked: map[uint64]*key{}, forms: map[[3]string]*Form{}}
 }
@@ -161,13 +168,20 @@ func (c *Collector) key(hash uint64) *key {
 		c.recent.MoveToBack(at)
 		return at.Value.(*key)
 	}
-	if len(c.keys) >= c.limit {
+	k := &key{hash: hash}
+	c.keys[hash] = c.recent.PushBack(k)
+	c.bytes += k.size()
+	c.trim()
+	return k
+}
+
+// trim gives up the least recently used keys until the others are within the limit. It keeps the key
+// in use, which is the last one.
+func (c *Collector) trim() {
+	for c.bytes > c.limit && c.recent.Len() > 1 {
 		c.givenUp++
 		c.settle(c.recent.Front())
 	}
-	k := &key{hash: hash}
-	c.keys[hash] = c.recent.PushBack(k)
-	return k
 }
 
 func (c *Collector) use(k *key, function string, a *message.Access) *use {
@@ -185,7 +199,10 @@ func (c *Collector) use(k *key, function string, a *message.Access) *use {
 		f = &Form{Function: name[0], Store: name[1], Key: name[2], WrittenBy: []string{}, ReadBy: []string{}}
 		c.forms[name] = f
 	}
+	before := k.size()
 	k.uses = append(k.uses, use{form: f})
+	c.bytes += k.size() - before
+	c.trim()
 	return &k.uses[len(k.uses)-1]
 }
 
@@ -194,6 +211,7 @@ func (c *Collector) use(k *key, function string, a *message.Access) *use {
 func (c *Collector) settle(at *list.Element) {
 	k := at.Value.(*key)
 	c.recent.Remove(at)
+	c.bytes -= k.size()
 	delete(c.keys, k.hash)
 	delete(c.asked, k.asked)
 	for _, u := range k.uses {

@@ -107,6 +107,36 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
+// TestUsesAreBounded accesses a few keys by as many functions as are kept. The limit must count what a
+// key holds for each function. Keys that are given up must lose no operations.
+func TestUsesAreBounded(t *testing.T) {
+	const limit, keys = 200 * keySize, 16
+	c := New(limit)
+	for f := range maxForms {
+		for u := range keys {
+			access(c, uint64(u+1), "REGISTER", fmt.Sprint("function", f), fmt.Sprintf("reg/sub%06d", u), true, 1)
+			held := 0
+			for _, at := range c.keys {
+				held += keySize + useSize*(len(at.Value.(*key).uses)-1)
+			}
+			if held > limit || held != c.bytes {
+				t.Fatalf("%d keys hold %d bytes but count as %d, want at most %d", len(c.keys), held, c.bytes, limit)
+			}
+		}
+	}
+	s := c.State()
+	if s.GivenUp == 0 || s.Unformed != 0 {
+		t.Errorf("gave up %d keys and missed %d operations, want some and none", s.GivenUp, s.Unformed)
+	}
+	writes := 0
+	for _, f := range s.Forms {
+		writes += f.Writes
+	}
+	if writes != maxForms*keys || c.bytes != 0 {
+		t.Errorf("got %d writes and %d bytes left, want %d and 0", writes, c.bytes, maxForms*keys)
+	}
+}
+
 func TestFormsOfKeys(t *testing.T) {
 	for key, want := range map[string]string{
 		"reg/sip:sub000001@ims.test":                     "reg/sip:{}",

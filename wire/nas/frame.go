@@ -189,7 +189,7 @@ func ParseHeader(body []byte) (h Header, err error) {
 // discriminator. The two high bits of a type are 01 for EMM and 11 for ESM (clause
 // 9.8).
 func (h Header) IsKnown() bool {
-	return name(h.Type) != "" && (h.Discriminator == ESM) == (h.Type >= 0x80)
+	return names[h.Type] != "" && (h.Discriminator == ESM) == (h.Type >= 0x80)
 }
 
 // appendEMM begins a plain EMM message.

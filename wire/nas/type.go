@@ -6,7 +6,7 @@ import "strconv"
 // overlap.
 type Type uint8
 
-// The message types that this package parses and appends.
+// The message types that this package names. It parses and appends most of them.
 const (
 	AttachRequestType          Type = 0x41
 	AttachAcceptType           Type = 0x42
@@ -18,7 +18,10 @@ const (
 	UpdateAcceptType           Type = 0x49
 	UpdateCompleteType         Type = 0x4a
 	UpdateRejectType           Type = 0x4b
+	ExtendedServiceRequestType Type = 0x4c
+	ControlPlaneRequestType    Type = 0x4d // Control Plane Service Request
 	ServiceRejectType          Type = 0x4e
+	ServiceAcceptType          Type = 0x4f
 	ReallocationCommandType    Type = 0x50 // GUTI Reallocation Command
 	ReallocationCompleteType   Type = 0x51
 	AuthenticationRequestType  Type = 0x52
@@ -32,6 +35,9 @@ const (
 	SecurityModeRejectType     Type = 0x5f
 	EMMStatusType              Type = 0x60
 	EMMInformationType         Type = 0x61
+	DownlinkTransportType      Type = 0x62 // Downlink NAS Transport
+	UplinkTransportType        Type = 0x63
+	CSNotificationType         Type = 0x64 // CS Service Notification
 
 	DefaultBearerRequestType   Type = 0xc1 // Activate Default EPS Bearer Context Request
 	DefaultBearerAcceptType    Type = 0xc2
@@ -57,115 +63,68 @@ const (
 	ESMStatusType              Type = 0xe8
 )
 
+// names are the names in tables 9.8.1 and 9.8.2, in lower case with hyphens.
+var names = [256]string{
+	AttachRequestType:          "attach-request",
+	AttachAcceptType:           "attach-accept",
+	AttachCompleteType:         "attach-complete",
+	AttachRejectType:           "attach-reject",
+	DetachRequestType:          "detach-request",
+	DetachAcceptType:           "detach-accept",
+	UpdateRequestType:          "tracking-area-update-request",
+	UpdateAcceptType:           "tracking-area-update-accept",
+	UpdateCompleteType:         "tracking-area-update-complete",
+	UpdateRejectType:           "tracking-area-update-reject",
+	ExtendedServiceRequestType: "extended-service-request",
+	ControlPlaneRequestType:    "control-plane-service-request",
+	ServiceRejectType:          "service-reject",
+	ServiceAcceptType:          "service-accept",
+	ReallocationCommandType:    "guti-reallocation-command",
+	ReallocationCompleteType:   "guti-reallocation-complete",
+	AuthenticationRequestType:  "authentication-request",
+	AuthenticationResponseType: "authentication-response",
+	AuthenticationRejectType:   "authentication-reject",
+	AuthenticationFailureType:  "authentication-failure",
+	IdentityRequestType:        "identity-request",
+	IdentityResponseType:       "identity-response",
+	SecurityModeCommandType:    "security-mode-command",
+	SecurityModeCompleteType:   "security-mode-complete",
+	SecurityModeRejectType:     "security-mode-reject",
+	EMMStatusType:              "emm-status",
+	EMMInformationType:         "emm-information",
+	DownlinkTransportType:      "downlink-nas-transport",
+	UplinkTransportType:        "uplink-nas-transport",
+	CSNotificationType:         "cs-service-notification",
+
+	DefaultBearerRequestType:   "activate-default-eps-bearer-context-request",
+	DefaultBearerAcceptType:    "activate-default-eps-bearer-context-accept",
+	DefaultBearerRejectType:    "activate-default-eps-bearer-context-reject",
+	DedicatedBearerRequestType: "activate-dedicated-eps-bearer-context-request",
+	DedicatedBearerAcceptType:  "activate-dedicated-eps-bearer-context-accept",
+	DedicatedBearerRejectType:  "activate-dedicated-eps-bearer-context-reject",
+	ModifyBearerRequestType:    "modify-eps-bearer-context-request",
+	ModifyBearerAcceptType:     "modify-eps-bearer-context-accept",
+	ModifyBearerRejectType:     "modify-eps-bearer-context-reject",
+	DeactivateRequestType:      "deactivate-eps-bearer-context-request",
+	DeactivateAcceptType:       "deactivate-eps-bearer-context-accept",
+	ConnectivityRequestType:    "pdn-connectivity-request",
+	ConnectivityRejectType:     "pdn-connectivity-reject",
+	DisconnectRequestType:      "pdn-disconnect-request",
+	DisconnectRejectType:       "pdn-disconnect-reject",
+	AllocationRequestType:      "bearer-resource-allocation-request",
+	AllocationRejectType:       "bearer-resource-allocation-reject",
+	ModificationRequestType:    "bearer-resource-modification-request",
+	ModificationRejectType:     "bearer-resource-modification-reject",
+	ESMInformationRequestType:  "esm-information-request",
+	ESMInformationResponseType: "esm-information-response",
+	ESMStatusType:              "esm-status",
+}
+
 // String returns the message's name as in table 9.8.1 or 9.8.2, in lower case
 // with hyphens.
 func (t Type) String() string {
-	if name := name(t); name != "" {
+	if name := names[t]; name != "" {
 		return name
 	}
 	return "message-" + strconv.Itoa(int(t))
-}
-
-func name(t Type) string {
-	switch t {
-	case AttachRequestType:
-		return "attach-request"
-	case AttachAcceptType:
-		return "attach-accept"
-	case AttachCompleteType:
-		return "attach-complete"
-	case AttachRejectType:
-		return "attach-reject"
-	case DetachRequestType:
-		return "detach-request"
-	case DetachAcceptType:
-		return "detach-accept"
-	case UpdateRequestType:
-		return "tracking-area-update-request"
-	case UpdateAcceptType:
-		return "tracking-area-update-accept"
-	case UpdateCompleteType:
-		return "tracking-area-update-complete"
-	case UpdateRejectType:
-		return "tracking-area-update-reject"
-	case ServiceRejectType:
-		return "service-reject"
-	case ReallocationCommandType:
-		return "guti-reallocation-command"
-	case ReallocationCompleteType:
-		return "guti-reallocation-complete"
-	case AuthenticationRequestType:
-		return "authentication-request"
-	case AuthenticationResponseType:
-		return "authentication-response"
-	case AuthenticationRejectType:
-		return "authentication-reject"
-	case AuthenticationFailureType:
-		return "authentication-failure"
-	case IdentityRequestType:
-		return "identity-request"
-	case IdentityResponseType:
-		return "identity-response"
-	case SecurityModeCommandType:
-		return "security-mode-command"
-	case SecurityModeCompleteType:
-		return "security-mode-complete"
-	case SecurityModeRejectType:
-		return "security-mode-reject"
-	case EMMStatusType:
-		return "emm-status"
-	case EMMInformationType:
-		return "emm-information"
-	}
-	return sessionName(t)
-}
-
-func sessionName(t Type) string {
-	switch t {
-	case DefaultBearerRequestType:
-		return "activate-default-eps-bearer-context-request"
-	case DefaultBearerAcceptType:
-		return "activate-default-eps-bearer-context-accept"
-	case DefaultBearerRejectType:
-		return "activate-default-eps-bearer-context-reject"
-	case DedicatedBearerRequestType:
-		return "activate-dedicated-eps-bearer-context-request"
-	case DedicatedBearerAcceptType:
-		return "activate-dedicated-eps-bearer-context-accept"
-	case DedicatedBearerRejectType:
-		return "activate-dedicated-eps-bearer-context-reject"
-	case ModifyBearerRequestType:
-		return "modify-eps-bearer-context-request"
-	case ModifyBearerAcceptType:
-		return "modify-eps-bearer-context-accept"
-	case ModifyBearerRejectType:
-		return "modify-eps-bearer-context-reject"
-	case DeactivateRequestType:
-		return "deactivate-eps-bearer-context-request"
-	case DeactivateAcceptType:
-		return "deactivate-eps-bearer-context-accept"
-	case ConnectivityRequestType:
-		return "pdn-connectivity-request"
-	case ConnectivityRejectType:
-		return "pdn-connectivity-reject"
-	case DisconnectRequestType:
-		return "pdn-disconnect-request"
-	case DisconnectRejectType:
-		return "pdn-disconnect-reject"
-	case AllocationRequestType:
-		return "bearer-resource-allocation-request"
-	case AllocationRejectType:
-		return "bearer-resource-allocation-reject"
-	case ModificationRequestType:
-		return "bearer-resource-modification-request"
-	case ModificationRejectType:
-		return "bearer-resource-modification-reject"
-	case ESMInformationRequestType:
-		return "esm-information-request"
-	case ESMInformationResponseType:
-		return "esm-information-response"
-	case ESMStatusType:
-		return "esm-status"
-	}
-	return ""
 }

@@ -194,8 +194,13 @@ func TestTypeNames(t *testing.T) {
 		}
 		names[name] = nas.Type(i)
 	}
-	if names["attach-request"] != nas.AttachRequestType || names["message-77"] != 77 {
-		t.Error("got wrong names of message types")
+	for name, want := range map[string]nas.Type{
+		"attach-request": nas.AttachRequestType, "extended-service-request": 0x4c, "control-plane-service-request": 0x4d, "service-accept": 0x4f,
+		"downlink-nas-transport": 0x62, "uplink-nas-transport": 0x63, "cs-service-notification": 0x64, "message-71": 71,
+	} {
+		if got, ok := names[name]; !ok || got != want {
+			t.Errorf("%s: got type %#x, want %#x", name, uint8(got), uint8(want))
+		}
 	}
 }
 

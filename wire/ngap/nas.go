@@ -88,6 +88,7 @@ const (
 	ServiceAccept          Type = 0x4e
 	AuthenticationRequest  Type = 0x56
 	AuthenticationResponse Type = 0x57
+	AuthenticationReject   Type = 0x58
 	IdentityRequest        Type = 0x5b
 	IdentityResponse       Type = 0x5c
 	SecurityModeCommand    Type = 0x5d
