@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"vitrine/internal/durable"
 	"vitrine/papers"
 	"vitrine/result"
 )
@@ -125,17 +125,11 @@ func appendLine(path string, record any) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	size, err := file.Seek(0, io.SeekEnd)
+	_, torn, err := durable.Torn(file)
 	if err != nil {
 		return err
 	}
-	last := []byte{'\n'}
-	if size > 0 {
-		if _, err := file.ReadAt(last, size-1); err != nil {
-			return err
-		}
-	}
-	if last[0] != '\n' {
+	if torn {
 		line = append([]byte{'\n'}, line...)
 	}
 	_, err = file.Write(append(line, '\n'))

@@ -76,6 +76,18 @@ func Unfinished(name string) (of string, ok bool) {
 	return part[1], true
 }
 
+// Torn returns the size of a file of lines. torn is true if the file ends within a line, because
+// a crash cut off the last write.
+func Torn(f *os.File) (size int64, torn bool, err error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return 0, false, err
+	}
+	last := make([]byte, 1)
+	_, err = f.ReadAt(last, info.Size()-1)
+	return info.Size(), last[0] != '\n', err
+}
+
 // syncFolder makes the names in a folder survive a crash of the machine.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)

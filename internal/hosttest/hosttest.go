@@ -3,6 +3,7 @@
 package hosttest
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -29,6 +30,26 @@ func AtEnd(t testing.TB, undo func() error) {
 			t.Error(err)
 		}
 	})
+}
+
+// FreeAddress returns a loopback address whose port nobody uses now. The network is "tcp" or "udp".
+func FreeAddress(t testing.TB, network string) string {
+	t.Helper()
+	var config net.ListenConfig
+	if network == "udp" {
+		c, err := config.ListenPacket(t.Context(), network, "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.LocalAddr().String()
+	}
+	l, err := config.Listen(t.Context(), network, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // Until calls ok again and again until it returns true. It fails the test after the limit.

@@ -57,7 +57,7 @@ func (s site) rule(method, path string) int {
 	return response.StatusCode
 }
 
-// TestApplicationsGetDedicatedBearers has the PCRF make and remove a dedicated bearer
+// TestApplicationsGetDedicatedBearers has the PCRF make, change and remove a dedicated bearer
 // (TS 23.401 clauses 5.4.1 and 5.4.4.1), and refuse one.
 func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	s := newSite(t)
@@ -82,6 +82,15 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	if !ok || template.Operation != nas.CreateTFT || !template.Next() {
 		t.Errorf("got template %x", got.Bearers[0].TFT)
 	}
+	if status := s.rule(http.MethodPut, imsi(0)+"/call?qci=1&up=16&down=16"); status != http.StatusNoContent {
+		t.Fatalf("PUT with other rates: got status %d", status)
+	}
+	if got := <-deleted; len(got.Bearers) != 1 || got.Bearers[0] != 6 {
+		t.Errorf("before the changed bearer: %+v", got)
+	}
+	if got := <-created; got.Bearers[0].QoS.MaxUp != 16 {
+		t.Errorf("the changed bearer: %+v", got)
+	}
 	if status := s.rule(http.MethodDelete, imsi(0)+"/call"); status != http.StatusNoContent {
 		t.Errorf("DELETE: got status %d", status)
 	}
@@ -104,12 +113,12 @@ func TestApplicationsGetDedicatedBearers(t *testing.T) {
 	}
 	const procedure = `procedure="create-bearer"`
 	for host, name := range map[int]string{11: "sgw_procedures_total", 21: "pgw_procedures_total"} {
-		if good, bad := s.metric(host, name, procedure, `cause="16"`), s.metric(host, name, procedure, `cause="73"`); good != 1 || bad != 1 {
-			t.Errorf("%s: got %v accepted, %v refused with cause 73, want 1 and 1", name, good, bad)
+		if good, bad := s.metric(host, name, procedure, `cause="16"`), s.metric(host, name, procedure, `cause="73"`); good != 2 || bad != 1 {
+			t.Errorf("%s: got %v accepted, %v refused with cause 73, want 2 and 1", name, good, bad)
 		}
 	}
-	if n := s.metric(31, "pcrf_changes_total", `result="2001"`); n != 2 {
-		t.Errorf("the PCRF counts %v successful changes, want 2", n)
+	if n := s.metric(31, "pcrf_changes_total", `result="2001"`); n != 3 {
+		t.Errorf("the PCRF counts %v successful changes, want 3", n)
 	}
 }
 

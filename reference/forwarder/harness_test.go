@@ -20,6 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/mmsg"
 	"vitrine/internal/netns"
 )
@@ -60,21 +61,15 @@ func pair(t testing.TB, from, fromName, to, toName string, mtu int) {
 		})
 	}
 	for _, end := range []struct{ netns, name string }{{from, fromName}, {to, toName}} {
-		in(t, end.netns, func() error { return awaitUp(end.name) })
-	}
-}
-
-// awaitUp waits until the link is up. A link drops frames until the kernel has
-// noticed that both of its ends are up.
-func awaitUp(name string) error {
-	for end := time.Now().Add(10 * time.Second); ; {
-		l, err := netlink.LinkByName(name)
-		if err != nil || l.Attrs().OperState == netlink.OperUp {
-			return err
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%s never came up: %s", name, l.Attrs().OperState)
-		}
+		// A link drops frames until the kernel has noticed that both of its ends are up.
+		hosttest.Until(t, 10*time.Second, end.name+" is up", func() (up bool) {
+			in(t, end.netns, func() error {
+				l, err := netlink.LinkByName(end.name)
+				up = err == nil && l.Attrs().OperState == netlink.OperUp
+				return err
+			})
+			return up
+		})
 	}
 }
 

@@ -117,7 +117,7 @@ func testExpiredRegistrationIsClearedOnce(t *testing.T, s site) {
 	for n := range users {
 		p := s.phone(41+n, 80+n, bono)
 		p.signIn(3)
-		p.want(p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: watch").final(), 200)
+		p.want(p.subscribe("watch"), 200)
 		p.reply(p.expect("NOTIFY"), 200, "OK")
 		t.Cleanup(func() {
 			if n := len(p.asked); n > 0 {

@@ -218,6 +218,13 @@ func (p *phone) signIn(expires int) *sip.Response {
 	return p.want(p.register(expires), 200)
 }
 
+// subscribe subscribes to the state of the phone's registration. The Call-ID names the dialog.
+func (p *phone) subscribe(callID string, headers ...string) *sip.Response {
+	p.t.Helper()
+	headers = append(headers, "Event: reg", "Expires: 300", "Call-ID: "+callID)
+	return p.ask("SUBSCRIBE", ims.PublicID(p.user), headers...).final()
+}
+
 func (p *phone) want(res *sip.Response, status int) *sip.Response {
 	p.t.Helper()
 	if res.StatusCode != status {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/emiago/sipgo/sip"
-
 	"vitrine/reference/ims"
 )
 
@@ -147,10 +145,7 @@ func TestSubscriptionIsNotified(t *testing.T) {
 func testSubscriptionIsNotified(t *testing.T, s site) {
 	bono := s.single()
 	p := s.phone(41, 8, bono)
-	subscribe := func() int {
-		return p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: watch", "From: <"+ims.PublicID(p.user)+">;tag=w").final().StatusCode
-	}
-	if got := subscribe(); got != 403 {
+	if got := p.subscribe("watch").StatusCode; got != 403 {
 		t.Errorf("SUBSCRIBE before the registration: got %d, want 403", got)
 	}
 	p.signIn(60)
@@ -158,9 +153,7 @@ func testSubscriptionIsNotified(t *testing.T, s site) {
 	if h := refused.GetHeader("Allow-Events"); h == nil || h.Value() != "reg" {
 		t.Errorf("SUBSCRIBE to presence: got Allow-Events %v, want reg", h)
 	}
-	if got := subscribe(); got != 200 {
-		t.Fatalf("SUBSCRIBE: got %d, want 200", got)
-	}
+	p.want(p.subscribe("watch"), 200)
 	documents := 0
 	notified := func(state, body string) {
 		t.Helper()
@@ -195,27 +188,23 @@ func TestFailedNotifyEndsTheSubscription(t *testing.T) {
 func testFailedNotifyEndsTheSubscription(t *testing.T, s site) {
 	p := s.phone(41, 8, s.single())
 	p.signIn(60)
-	subscribe := func(call, tag string) *sip.Response {
-		return p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: "+call,
-			"From: <"+ims.PublicID(p.user)+">;tag=w", "To: <"+ims.PublicID(p.user)+">"+tag).final()
-	}
-	tags := map[string]string{}
+	to := map[string]string{} // header of the dialog, by call
 	for _, c := range []struct {
 		call   string
 		answer int // to the NOTIFY; 0: none
 	}{{"stays", 500}, {"refused", 481}, {"ignored", 0}} {
-		tag, ok := p.want(subscribe(c.call, ""), 200).To().Params.Get("tag")
+		tag, ok := p.want(p.subscribe(c.call), 200).To().Params.Get("tag")
 		if !ok {
 			t.Fatalf("the answer to SUBSCRIBE %s has no tag", c.call)
 		}
-		tags[c.call] = ";tag=" + tag
+		to[c.call] = "To: <" + ims.PublicID(p.user) + ">;tag=" + tag
 		if n := p.expect("NOTIFY"); c.answer > 0 {
 			p.reply(n, c.answer, "No")
 		}
 	}
 	eventually(t, "two subscriptions end", func() bool { return s.metric(11, "sprout_subscriptions_failed_total") == 2 })
 	for call, want := range map[string]int{"stays": 200, "refused": 481, "ignored": 481} {
-		if got := subscribe(call, tags[call]).StatusCode; got != want {
+		if got := p.subscribe(call, to[call]).StatusCode; got != want {
 			t.Errorf("refresh of the subscription %q: got %d, want %d", call, got, want)
 		}
 	}

@@ -246,7 +246,7 @@ func TestExpiryIsNotifiedByAnotherSprout(t *testing.T) {
 	victim := spawn(t, "sprout", append(s.sprout(0, 2, 1), "--homestead-timeout", "1m")...)
 	p := s.phone(41, 80, s.bono(1, s.at(11, 5060)))
 	p.signIn(4)
-	p.want(p.ask("SUBSCRIBE", ims.PublicID(p.user), "Event: reg", "Expires: 300", "Call-ID: watch").final(), 200)
+	p.want(p.subscribe("watch"), 200)
 	p.reply(p.expect("NOTIFY"), 200, "OK")
 	if err := homestead.Signal(syscall.SIGSTOP); err != nil { // the victim waits for its answer before it notifies
 		t.Fatal(err)

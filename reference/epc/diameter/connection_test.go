@@ -28,6 +28,9 @@ import (
 // patience limits every wait of these tests. Reaching it is a failure.
 const patience = 30 * time.Second
 
+// pgwHost is the Diameter identity of the P-GWs.
+const pgwHost = "pgw.epc.test"
+
 // TestFraming checks that lengths are followed however the stream is cut.
 func TestFraming(t *testing.T) {
 	header := func(version byte, length uint32) []byte {
@@ -173,15 +176,11 @@ func (admitting) Begin(string, string, GxRequest) (Policy, error) { return polic
 // connection in the meantime.
 func TestChangesReachAClientThatReconnects(t *testing.T) {
 	server := NewPCRF("pcrf.epc.test", admitting{}, prometheus.NewRegistry())
-	const host = "pgw.epc.test"
 	changed := make(chan string, 1)
-	p := NewPCEF(ClientConfig{Peer: serve(t, server.Serve), Host: host, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()},
-		func(_ context.Context, session string, _ Change) error {
-			changed <- session
-			return nil
-		})
-	background(t, "client", p.Run)
-	hosttest.Until(t, patience, "a connection", p.Connected)
+	p := startPGW(t, serve(t, server.Serve), 1, func(_ context.Context, session string, _ Change) error {
+		changed <- session
+		return nil
+	})
 	id, _, err := p.Begin(t.Context(), session)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +197,7 @@ func TestChangesReachAClientThatReconnects(t *testing.T) {
 	if _, _, err := p.Begin(t.Context(), session); err != nil { // the server answers it after it has stored the connection
 		t.Fatal(err)
 	}
-	if err := server.Change(t.Context(), id, host, change); err != nil {
+	if err := server.Change(t.Context(), id, pgwHost, change); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-changed; got != id {
@@ -207,10 +206,9 @@ func TestChangesReachAClientThatReconnects(t *testing.T) {
 }
 
 // startPGW runs a P-GW's client until the test ends, and returns it when it is connected.
-func startPGW(t *testing.T, c ClientConfig, state uint32) *PCEF {
+func startPGW(t *testing.T, at netip.AddrPort, state uint32, changed func(context.Context, string, Change) error) *PCEF {
 	t.Helper()
-	c.Host, c.Log, c.Registry = "pgw.epc.test", slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	p := NewPCEF(c, nil)
+	p := NewPCEF(ClientConfig{Peer: at, Host: pgwHost, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}, changed)
 	if p.state == 0 {
 		t.Error("a P-GW has no Origin-State-Id")
 	}
@@ -242,7 +240,7 @@ func (r slowPCRF) End(session string) error {
 func TestSessionThatIsAdmittedTooLateEnds(t *testing.T) {
 	rules := slowPCRF{gate: make(chan struct{}), ended: make(chan string, 3)}
 	at := serve(t, NewPCRF("pcrf.epc.test", rules, prometheus.NewRegistry()).Serve)
-	p := startPGW(t, ClientConfig{Peer: at}, 1)
+	p := startPGW(t, at, 1, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the request is sent, and the wait ends at once
 	if _, _, err := p.Begin(ctx, session); !errors.Is(err, context.Canceled) {
@@ -251,7 +249,7 @@ func TestSessionThatIsAdmittedTooLateEnds(t *testing.T) {
 	close(rules.gate)
 	select {
 	case id := <-rules.ended:
-		if !strings.HasPrefix(id, "pgw.epc.test;") {
+		if !strings.HasPrefix(id, pgwHost+";") {
 			t.Errorf("ended the session %q", id)
 		}
 	case <-time.After(patience):
@@ -265,6 +263,11 @@ func TestSessionThatIsAdmittedTooLateEnds(t *testing.T) {
 	if n := len(rules.ended); n > 0 {
 		t.Errorf("%d sessions ended that were admitted in time", n)
 	}
+}
+
+// newGxClient returns a P-GW's client that is not connected.
+func newGxClient() *client {
+	return newClient(ClientConfig{Host: pgwHost, Registry: prometheus.NewRegistry()}, gxApplication, "gx")
 }
 
 // An instant connection answers each request while the request is written.
@@ -281,7 +284,7 @@ func (i instant) Write(b []byte) (int, error) {
 // TestAnswerAtTheEndOfTheWaitIsNotLost has each answer arrive when the wait ends. The request
 // gets the answer, or late does.
 func TestAnswerAtTheEndOfTheWaitIsNotLost(t *testing.T) {
-	c := newClient(ClientConfig{Host: "pgw.epc.test", Registry: prometheus.NewRegistry()}, gxApplication, "gx")
+	c := newGxClient()
 	c.conn = &link{Conn: instant{client: c}}
 	inTime, late := 0, 0
 	c.late = func(diam.Conn, *diam.Message) { late++ }
@@ -314,7 +317,7 @@ func TestHigherOriginStateIDIsARestart(t *testing.T) {
 		state    uint32
 		restarts int
 	}{{7, 0}, {7, 0}, {8, 1}, {7, 1}, {8, 1}} {
-		p := startPGW(t, ClientConfig{Peer: at}, c.state)
+		p := startPGW(t, at, c.state, nil)
 		if _, _, err := p.Begin(t.Context(), session); err != nil { // follows the exchange of capabilities
 			t.Fatal(err)
 		}
@@ -351,10 +354,7 @@ func TestResultsThatNobodyDefinesShareALabel(t *testing.T) {
 // TestSessionsOfTwoClientsDiffer has two clients with the same host start in the same
 // second.
 func TestSessionsOfTwoClientsDiffer(t *testing.T) {
-	fresh := func() *client {
-		return newClient(ClientConfig{Host: "pgw.epc.test", Registry: prometheus.NewRegistry()}, gxApplication, "gx")
-	}
-	one, two := fresh(), fresh()
+	one, two := newGxClient(), newGxClient()
 	two.session = one.session
 	if a, b := one.newSession(), two.newSession(); a == b {
 		t.Errorf("both clients have the session %s", a)

@@ -50,7 +50,7 @@ func (n *Node) Flags(c *ims.Command) {
 	c.StringVar(&n.address, "advertise", "", "IP address in F-TEIDs, such as a director's; that of --listen if empty")
 	c.Uint8Var(&n.Prefix.Instance, "instance", 0, "number of this instance in its TEIDs, 1 to 127, for a director; 0: none")
 	c.Uint8Var(&n.Prefix.Type, "type", 1, "number of the instance's type in its TEIDs, 1 to 7, as in the director's configuration")
-	c.IntVar(&n.restart, "restart-counter", -1, "restart counter, 0 to 255; -1: another one at each start, from the clock")
+	c.IntVar(&n.restart, "restart-counter", -1, "restart counter, 0 to 255; -1: from the clock, which repeats the last one at about one restart in 256")
 	c.IntVar(&n.Sessions, "sessions", sessions, "sessions at most")
 	c.DurationVar(&n.t3, "t3", t3, "time after which a request is sent again (T3-RESPONSE)")
 	c.IntVar(&n.n3, "n3", n3, "how often a request is sent (N3-REQUESTS)")
@@ -87,7 +87,7 @@ func (n *Node) Listen(ctx context.Context, c *ims.Command, handle func(context.C
 	switch {
 	case n.restart < -1 || n.restart > 255:
 		return nil, c.Bad(fmt.Sprintf("--restart-counter %d", n.restart), "want -1 to 255")
-	case n.restart == -1: // the clock's seconds
+	case n.restart == -1: // the clock's seconds, modulo 256
 		config.Restart = uint8(time.Now().Unix())
 	}
 	if n.address != "" {

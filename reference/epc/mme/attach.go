@@ -98,7 +98,7 @@ func (w *worker) attachRequest(e *enodeb) {
 		u.counted = true
 	}
 	u.tai, u.ecgi = w.in.tai, w.in.ecgi
-	u.capLength = uint8(copy(u.capability[:], m.Capability))
+	u.capLength, u.gea = uint8(copy(u.capability[:], m.Capability)), gprsAlgorithms(m.MSCapability)
 	u.gotSetup, u.gotAccept, u.resynced = false, false, false
 	if !w.keepRequest(u, m.ESM) {
 		return

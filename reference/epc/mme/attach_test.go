@@ -1,6 +1,7 @@
 package mme_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,86 @@ func TestAttachByUnknownGUTIAsksForTheIMSI(t *testing.T) {
 	p.uplink(p.download(ue.Asked))
 	p.answerChallenge()
 	p.accept()
+}
+
+// TestAttachWithForeignKeys: until the MME gives a UE new keys, the UE protects its messages with those of
+// a context that the MME does not have. The MME drops messages that need a secure exchange.
+func TestAttachWithForeignKeys(t *testing.T) {
+	b := start(t, nil)
+	e := b.enodeb(1)
+	foreign := func(body []byte) []byte {
+		pdu := append(nas.AppendFrame(nil, nas.Protected, 40), body...)
+		nas.SetMAC(pdu, 0, 0x0badcafe)
+		return pdu
+	}
+	p := e.phone(1)
+	p.HasGUTI, p.GUTI = true, identity.GUTI{GUMMEI: identity.GUMMEI{PLMN: plmn(t), Group: 1, Code: 7}, TMSI: 0xdead}
+	p.begin(foreign(p.AppendAttach(nil)))
+	response := p.download(ue.Asked)
+	dropped := [][]byte{
+		p.AppendDetach(nil, true), p.AppendUpdate(nil, false), (&nas.SecurityModeComplete{}).Append(nil),
+		(&nas.AttachComplete{ESM: []byte{0x52, 0, byte(nas.DefaultBearerAcceptType)}}).Append(nil),
+	}
+	for _, body := range dropped {
+		p.uplink(foreign(body))
+	}
+	p.uplink(foreign(response))
+	p.uplink(foreign(p.download(ue.Asked)))
+	p.uplink(p.download(ue.Asked))
+	p.accept()
+	if got := b.count("unexpected_total"); got != len(dropped) {
+		t.Errorf("%d messages were dropped, want %d", got, len(dropped))
+	}
+
+	p = e.phone(2)
+	p.Secret.K[0] ^= 1
+	p.begin(p.AppendAttach(nil))
+	p.uplink(foreign(p.download(ue.Untrusted)))
+	p.download(ue.Forbidden)
+	p.hangUp()
+
+	p = e.phone(3)
+	p.begin(p.AppendAttach(nil))
+	p.uplink(p.download(ue.Asked))
+	p.download(ue.Asked)
+	p.uplink(foreign((&nas.Failure{Type: nas.SecurityModeRejectType, Cause: nas.CauseCapabilityMismatch}).Append(nil)))
+	p.hangUp()
+	if b.ended("attach", "authentication") != 1 || b.ended("attach", "refused") != 1 {
+		t.Errorf("%d attaches failed by authentication, %d were refused, want 1 each", b.ended("attach", "authentication"), b.ended("attach", "refused"))
+	}
+}
+
+// TestAttachReplaysTheCapability attaches UEs with algorithms of UMTS and GPRS. Each must find its
+// algorithms in the Security Mode Command (TS 24.301 clauses 5.4.3.2 and 9.9.3.36).
+func TestAttachReplaysTheCapability(t *testing.T) {
+	b := start(t, nil)
+	e := b.enodeb(1)
+	for n, c := range []struct{ network, ms, want []byte }{
+		{[]byte{0xa0, 0x20}, nil, []byte{0xa0, 0x20}},
+		{[]byte{0xa0, 0x20}, []byte{0x65, 0x80}, []byte{0xa0, 0x20}},                               // no algorithm
+		{[]byte{0xa0, 0x20}, []byte{0xe5, 0xc0}, []byte{0xa0, 0x20, 0, 0, 0x60}},                   // GEA1 and GEA2
+		{[]byte{0xa0, 0x20, 0xc0, 0xc0}, nil, []byte{0xa0, 0x20, 0xc0, 0x40}},                      // UEA0, UEA1, UCS2 and UIA1
+		{[]byte{0xa0, 0x20, 0xc0, 0xc0}, []byte{0x65, 0xab}, []byte{0xa0, 0x20, 0xc0, 0x40, 0x15}}, // GEA3, GEA5 and GEA7
+	} {
+		p := e.phone(n)
+		esm := nas.ConnectivityRequest{Header: nas.Bearer(0, 1), Request: 1, PDN: nas.PDNv4}
+		p.begin((&nas.AttachRequest{
+			Attach: 1, KSI: 7, Identity: nas.Identity{Kind: nas.KindIMSI, Digits: p.IMSI},
+			Capability: c.network, MSCapability: c.ms, ESM: esm.Append(nil),
+		}).Append(nil))
+		p.uplink(p.download(ue.Asked))
+		m := e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport)
+		var pdu nas.PDU
+		var command nas.SecurityModeCommand
+		if err := pdu.Parse(m.NAS); err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Parse(pdu.Body); err != nil || !bytes.Equal(command.Capability, c.want) {
+			t.Errorf("network capability %x, MS network capability %x: got %x, error %v, want %x", c.network, c.ms, command.Capability, err, c.want)
+		}
+		p.uplink(p.take(m, ue.Asked))
+		p.accept()
+	}
 }
 
 // TestAttachAgainByIMSIDetachesTheOldContext checks that a subscriber has one

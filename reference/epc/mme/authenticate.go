@@ -51,7 +51,7 @@ func (w *worker) responded(u *ue, body []byte) {
 	}
 	u.protection, u.cipher, u.kasme, u.vector = protection, cipher, u.vector.KASME, aka.Vector{}
 	u.up, u.down = 0, 0
-	var replayed [4]byte
+	var replayed [5]byte
 	command := nas.SecurityModeCommand{
 		Cipher: uint8(cipher), Integrity: uint8(aka.AES), KSI: u.ksi, Capability: u.appendCapability(replayed[:0]),
 	}

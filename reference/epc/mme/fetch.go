@@ -290,7 +290,7 @@ func (w *worker) summoned(u *ue) {
 		w.pursue(u)
 	case u.summons:
 		w.page(u)
-	case w.mme.start.Add(w.now).Before(u.due): // the UE was heard in the meantime
+	case time.Now().Before(u.due): // the UE was heard in the meantime
 		w.evict(u)
 	default:
 		w.renew(u)

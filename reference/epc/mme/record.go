@@ -20,7 +20,7 @@ type kept struct {
 	Code  uint8  `json:"code"`
 	TMSI  uint32 `json:"tmsi"`
 	Owner uint8  `json:"owner"` // the instance that served the UE last
-	Due   int64  `json:"due"`   // Unix milliseconds: when a silent UE is detached
+	Due   int64  `json:"due"`   // Unix milliseconds by the host's clock, which may jump: when a silent UE is detached
 
 	Leaving bool `json:"leaving,omitempty"` // the owner is detaching the UE
 
@@ -32,6 +32,7 @@ type kept struct {
 	Up         uint32 `json:"up"`
 	Down       uint32 `json:"down"`
 	Capability []byte `json:"capability"`
+	GEA        uint8  `json:"gea,omitempty"`
 	Radio      []byte `json:"radio,omitempty"`
 
 	TAI          identity.TAI  `json:"tai"`
@@ -102,9 +103,9 @@ func (k *kept) due() time.Time {
 func (w *worker) snapshot(u *ue, skip uint32) *kept {
 	return &kept{
 		IMSI: u.imsi.String(), Code: u.stmsi.Code, TMSI: u.stmsi.TMSI, Owner: w.mme.config.Instance,
-		Due:   w.mme.start.Add(w.now).Add(w.mme.config.Timers.Reachable).UnixMilli(),
+		Due:   time.Now().Add(w.mme.config.Timers.Reachable).UnixMilli(),
 		KASME: append([]byte(nil), u.kasme[:]...), Cipher: uint8(u.cipher), KSI: u.ksi, Up: u.up, Down: u.down + skip,
-		Capability: append([]byte(nil), u.capability[:u.capLength]...), Radio: append([]byte(nil), u.radio...),
+		Capability: append([]byte(nil), u.capability[:u.capLength]...), GEA: u.gea, Radio: append([]byte(nil), u.radio...),
 		TAI: u.tai, ECGI: u.ecgi, Subscription: u.subscription, Session: u.session,
 	}
 }
@@ -118,7 +119,7 @@ func (w *worker) restore(u *ue, k *kept, tag string) error {
 	u.protection, u.cipher, u.ksi, u.up, u.down = protection, aka.Algorithm(k.Cipher), k.KSI, k.Up, k.Down
 	u.kasme = [32]byte(k.KASME)
 	u.imsi, _ = identity.MakeDigits(k.IMSI) // parseKept has checked it
-	u.capLength = uint8(copy(u.capability[:], k.Capability))
+	u.capLength, u.gea = uint8(copy(u.capability[:], k.Capability)), k.GEA
 	u.radio = append(u.radio[:0], k.Radio...)
 	u.tai, u.ecgi = k.TAI, k.ECGI
 	u.subscription, u.subscribed = k.Subscription, true

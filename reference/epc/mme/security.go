@@ -79,14 +79,30 @@ func (w *worker) chosenCipher(u *ue) aka.Algorithm {
 }
 
 // appendCapability appends the UE security capability to replay to the UE: the EPS
-// algorithms of its network capability, and the UMTS algorithms if it has any (TS
-// 24.301 clause 9.9.3.36).
+// algorithms of its network capability, and the UMTS and GPRS algorithms if it has any. A UE
+// with GPRS algorithms alone gets zeros for UMTS (TS 24.301 clause 9.9.3.36).
 func (u *ue) appendCapability(b []byte) []byte {
 	b = append(b, u.capability[0], u.capability[1])
-	if u.capLength >= 4 {
+	switch {
+	case u.capLength >= 4:
 		b = append(b, u.capability[2], u.capability[3]&0x7f) // without the bit for UCS2
+	case u.gea != 0:
+		b = append(b, 0, 0)
+	}
+	if u.gea != 0 {
+		b = append(b, u.gea)
 	}
 	return b
+}
+
+// gprsAlgorithms returns the GPRS encryption algorithms of an MS network capability, as a UE
+// security capability has them: GEA1 is bit 8 of the first octet, GEA2 to GEA7 are bits 7 to 2
+// of the second (TS 24.008 clause 10.5.5.12, TS 24.301 clause 9.9.3.36).
+func gprsAlgorithms(capability []byte) uint8 {
+	if len(capability) < 2 {
+		return 0
+	}
+	return capability[0]>>7<<6 | capability[1]>>1&0x3f
 }
 
 // algorithms returns the security capabilities for an eNodeB: 16 bits each, without

@@ -92,6 +92,7 @@ type ue struct {
 	resynced   bool  // a resynchronisation was already made in this attach
 	capability [13]byte
 	capLength  uint8
+	gea        uint8 // GPRS encryption algorithms of its MS network capability: GEA1 is bit 7, GEA7 is bit 1
 
 	// The PDN connection.
 	pti          uint8
@@ -169,7 +170,7 @@ func (w *worker) bury(u *ue) {
 		u.stored, u.leaving = false, true
 		j := w.job(u, callLeave)
 		j.kept = w.snapshot(u, 0)
-		j.kept.Due, j.kept.Leaving = w.mme.start.Add(w.now).Add(leaveWithin).UnixMilli(), true
+		j.kept.Due, j.kept.Leaving = time.Now().Add(leaveWithin).UnixMilli(), true
 		w.submit(j)
 		return
 	case u.hasSession:

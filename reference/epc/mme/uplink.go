@@ -12,15 +12,17 @@ func (w *worker) uplink(u *ue) {
 		w.mme.counts.unexpected.Inc()
 		return
 	}
+	// Before the secure exchange, a UE may protect a message with keys that the MME does not have.
+	// The MME handles such a message as a plain one (TS 24.301 clause 4.4.4.3).
+	early := !u.secured && (w.pdu.Security == nas.Plain || w.pdu.Security == nas.Protected)
 	switch {
+	case early:
+	case w.pdu.Security == nas.Plain:
+		w.mme.counts.unprotected.Inc()
+		return
 	case w.pdu.Security == nas.ServiceRequestHeader:
 		w.mme.counts.unexpected.Inc()
 		return
-	case w.pdu.Security == nas.Plain:
-		if u.secured { // TS 24.301 clause 4.4.4.3
-			w.mme.counts.unprotected.Inc()
-			return
-		}
 	case w.pdu.Security == nas.ProtectedNewContext || (w.pdu.Security == nas.CipheredNewContext) != (u.phase == securing):
 		// Only Security Mode Complete has this header, and the UE sends no other message
 		// before it.
@@ -35,15 +37,15 @@ func (w *worker) uplink(u *ue) {
 		w.mme.counts.malformedNAS.Inc()
 		return
 	}
-	if w.pdu.Security == nas.Plain {
+	if early {
 		w.plain(u, h.Type)
 		return
 	}
 	w.protected(u, h)
 }
 
-// plain handles a message without protection, which a UE may send before the secure
-// exchange (TS 24.301 clause 4.4.4.3).
+// plain handles a message that nothing protects, or keys that the MME does not have. A UE may
+// send some before the secure exchange (TS 24.301 clause 4.4.4.3).
 func (w *worker) plain(u *ue, t nas.Type) {
 	body := w.pdu.Body
 	switch {

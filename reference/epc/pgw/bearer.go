@@ -153,10 +153,17 @@ func (s *server) changed(ctx context.Context, gx string, change diameter.Change)
 	return s.apply(ctx, of, change, new(trigger))
 }
 
-// apply changes the bearers of a session. The caller has the session's turn; see take.
+// apply changes the bearers of a session. A rule with the name of an earlier one replaces that
+// one's bearer (TS 29.212 clause 5.3.2). The caller has the session's turn; see take.
 // The error is a gtpc.Result, or the error of the exchange with the S-GW.
 func (s *server) apply(ctx context.Context, of *session, change diameter.Change, by *trigger) error {
-	for _, rule := range change.Remove {
+	remove := change.Remove
+	for _, rule := range change.Install {
+		if s.enforces(of, rule.Name) && !slices.Contains(remove, rule.Name) {
+			remove = append(remove, rule.Name)
+		}
+	}
+	for _, rule := range remove {
 		if err := s.deactivate(ctx, of, rule, by); err != nil {
 			return err
 		}
@@ -167,6 +174,13 @@ func (s *server) apply(ctx context.Context, of *session, change diameter.Change,
 		}
 	}
 	return nil
+}
+
+// enforces reports whether a dedicated bearer of the session enforces a rule.
+func (s *server) enforces(of *session, rule string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(of.bearers, func(b bearer) bool { return b.rule == rule && rule != "" })
 }
 
 // do sends a request for bearers to the S-GW.

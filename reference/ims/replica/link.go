@@ -158,6 +158,7 @@ func (l *link) useConnection(ctx context.Context, conn net.Conn) {
 	l.conn, l.pending = nil, nil
 	l.mu.Unlock()
 	wg.Wait()
+	l.up.Store(false) // sendHeartbeats may have set it after the connection ended
 }
 
 // sendHeartbeats sends the hello, resyncs the peer, and then sends a ping every

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/internal/hosttest"
 )
 
 // A cluster is a set of Stores connected over loopback.
@@ -91,15 +93,7 @@ func (c *cluster) restart(i int) {
 
 func (c *cluster) await(what string, ok func() bool) {
 	c.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("timed out waiting for: %s", what)
-		}
-		<-tick.C
-	}
+	hosttest.Until(c.t, 30*time.Second, what, ok)
 }
 
 func (c *cluster) put(i int, key, value string, expect uint64) uint64 {

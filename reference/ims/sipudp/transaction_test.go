@@ -2,6 +2,7 @@ package sipudp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 	"golang.org/x/sys/unix"
+
+	"vitrine/internal/hosttest"
 )
 
 // A wire is a socket and the datagrams it has received.
@@ -50,23 +53,15 @@ func (w *wire) serve(t *testing.T) *wire {
 }
 
 // await waits until n datagrams have arrived.
-func (w *wire) await(t *testing.T, n int) []string {
+func (w *wire) await(t *testing.T, n int) (got []string) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	hosttest.Until(t, 20*time.Second, fmt.Sprintf("%d datagrams arrive", n), func() bool {
 		w.mu.Lock()
-		got := append([]string(nil), w.got...)
-		w.mu.Unlock()
-		if len(got) >= n {
-			return got
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got %d datagrams, want %d: %q", len(got), n, got)
-		}
-		<-tick.C
-	}
+		defer w.mu.Unlock()
+		got = append([]string(nil), w.got...)
+		return len(got) >= n
+	})
+	return got
 }
 
 // A rig is the transaction table of a proxy between an upstream and a downstream.
@@ -169,19 +164,20 @@ func TestTimers(t *testing.T) {
 	began := time.Now()
 	tx, _ := r.receive(t, register)
 	r.forward(t, tx)
+	sent := time.Now() // the timers count from a time between began and sent
 	r.down.await(t, 1)
 	for i, after := range []time.Duration{510 * time.Millisecond, 1520 * time.Millisecond, 3530 * time.Millisecond} { // T1, 2 T1, 4 T1
 		r.table.expire(began.Add(after - 100*time.Millisecond))
 		if n := len(r.down.await(t, i+1)); n != i+1 {
 			t.Fatalf("sent %d times before %s", n, after)
 		}
-		r.table.expire(began.Add(after))
+		r.table.expire(sent.Add(after))
 		r.down.await(t, i+2)
 	}
 	if len(r.late) != 0 {
 		t.Fatal("the transaction timed out too early")
 	}
-	r.table.expire(began.Add(5100 * time.Millisecond))
+	r.table.expire(sent.Add(5100 * time.Millisecond))
 	if len(r.late) != 1 || r.late[0] != tx {
 		t.Fatalf("got timed-out transactions %v", r.late)
 	}
@@ -191,7 +187,7 @@ func TestTimers(t *testing.T) {
 	r.up.await(t, 1)
 	r.receive(t, register)
 	r.up.await(t, 2)
-	r.table.expire(began.Add(time.Minute))
+	r.table.expire(sent.Add(time.Minute))
 	if held, again := r.table.Pending(); held != 0 || again != 1 {
 		t.Errorf("at the end %d transactions are held, %d retransmissions were sent", held, again)
 	}
