@@ -26,7 +26,8 @@ const maxCauses = 256
 const MinOffered = 0.99
 
 // ReasonGenerator is the reason of a trial that offered less than MinOffered. It also begins the
-// reason if the generator could not run the trial, or had another schedule.
+// reason if the generator could not run the trial, had another schedule, or sent too few calls for a
+// high threshold.
 const ReasonGenerator = "generator"
 
 // ErrReport is wrapped by every error of ParseReport.

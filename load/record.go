@@ -88,13 +88,17 @@ func (r *Recorder) Offered(due, sent time.Duration) {
 
 // Succeeded counts a call that was offered and succeeded. latency is the time
 // from its due time to its last answer.
-func (r *Recorder) Succeeded(due, latency time.Duration) {
-	r.inFlight(due+latency, -1)
+func (r *Recorder) Succeeded(due, latency time.Duration) { r.SucceededAt(due, due+latency, latency) }
+
+// SucceededAt is like Succeeded for a call that ended at the time ended, and whose latency leaves out
+// a part of the call.
+func (r *Recorder) SucceededAt(due, ended, latency time.Duration) {
+	r.inFlight(ended, -1)
 	i, ok := r.second(due)
 	if !ok {
 		return
 	}
-	r.answered = max(r.answered, due+latency)
+	r.answered = max(r.answered, ended)
 	r.report.Succeeded++
 	r.report.Seconds.Succeeded[i]++
 	// RecordValue cannot fail within the histogram's range.

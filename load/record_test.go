@@ -50,6 +50,29 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
+// TestLatencyMayLeaveOutAPartOfTheCall checks that a call is in flight until it ends, however short
+// its latency is.
+func TestLatencyMayLeaveOutAPartOfTheCall(t *testing.T) {
+	r := NewRecorder(0.5)
+	r.Scheduled(0)
+	r.Offered(0, 0)
+	r.SucceededAt(0, 310*ms, 10*ms)
+	report, err := r.Report(time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	latency, err := report.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Duration(latency.Max()).Round(ms); got != 10*ms {
+		t.Errorf("got a latency of %v", got)
+	}
+	if want := []int64{1, 1, 1, 1, 0}; report.Answered != 0.31 || !slices.Equal(report.InFlight, want) {
+		t.Errorf("the call ended after %v s, in flight %v, want %v", report.Answered, report.InFlight, want)
+	}
+}
+
 // TestInFlightIsOfTheWindow checks that windows of any length have one sample
 // every 100 ms.
 func TestInFlightIsOfTheWindow(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/testbed"
 	"vitrine/testbed/quiet"
 )
 
@@ -42,10 +43,18 @@ func (l *lookout) end(ctx context.Context) (err error) {
 }
 
 // judge adds the host's reading to the outcome, and marks the outcome if the trial was disturbed.
-// use has the use of the instances while the host was watched.
-func (l *lookout) judge(out *vitrine.Outcome, use map[string]vitrine.Use) {
+// use has the use of the instances while the host was watched. Without a cgroup, the monitor does
+// not see the generator, because each trial starts another process. That process began and ended
+// while the host was watched, so its CPU time is known.
+func (l *lookout) judge(out *vitrine.Outcome, generator *testbed.Instance, use map[string]vitrine.Use) {
 	if l.watch == nil {
 		return
+	}
+	if u := use[generator.Name]; u.CPU == nil {
+		if spent, known := generator.Spent(); known {
+			u.CPU = new(spent.Seconds() / l.to.Sub(l.from).Seconds())
+			use[generator.Name] = u
+		}
 	}
 	host, why := l.watch.Judge(own(use))
 	quiet.Mark(out, host, why)
@@ -70,6 +79,9 @@ func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
 	err := c.disturbed.Add(last, "trials", fmt.Sprintf("at %g %s", last.Rate, c.Workload.Unit))
 	if err != nil && !c.keepsAwake() && quiet.TryAwake() == nil {
 		err = fmt.Errorf("%w; neighbours may disturb a new run less with servers.keep_awake: on", err)
+	}
+	if governor := c.Results.Manifest().Host.Governor; err != nil && quiet.Slow(last.Reason) && governor != "" && governor != "performance" {
+		err = fmt.Errorf("%w; the CPU frequency governor is %s, which may lower the clock: cpupower frequency-set -g performance", err, governor)
 	}
 	return err
 }

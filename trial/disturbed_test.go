@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/result"
 	"vitrine/testbed/quiet"
 	"vitrine/testbed/quiet/quiettest"
 )
@@ -79,6 +80,9 @@ func TestTooNoisyHost(t *testing.T) {
 	if advises, canWake := strings.Contains(err.Error(), "servers.keep_awake: on"), quiet.TryAwake() == nil; advises != canWake {
 		t.Errorf("the error is %v; the CPUs can be kept awake: %t", err, canWake)
 	}
+	if strings.Contains(err.Error(), "cpupower") {
+		t.Errorf("the error is %v, but the governor is not known", err)
+	}
 	outcomes := filepath.Join(c.dir, "outcomes.jsonl")
 	before, err := os.ReadFile(outcomes)
 	if err != nil {
@@ -105,6 +109,23 @@ func TestTooNoisyHost(t *testing.T) {
 	}
 }
 
+// TestSlowClock checks that the error of a run on slow CPUs names the governor that lowers the clock.
+func TestSlowClock(t *testing.T) {
+	t.Parallel()
+	c, n := setUpNoise(t, func(int) bool { return true })
+	n.Why = "disturbed: CPU 1 ran at 0.71 of its best speed, as with a lower clock"
+	results, err := result.Create(c.dir, result.Manifest{Host: result.Host{Governor: "powersave"}})
+	if err == nil {
+		err = results.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.measure(t.Context()); !errors.Is(err, quiet.ErrTooNoisy) || !strings.Contains(err.Error(), "governor is powersave") || !strings.Contains(err.Error(), "cpupower frequency-set -g performance") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestFailedTrialOnDisturbedHost checks a trial that fails on a disturbed host. Its outcome must
 // have both reasons, and the failure must not count as the generator's fault.
 func TestFailedTrialOnDisturbedHost(t *testing.T) {
@@ -115,7 +136,11 @@ func TestFailedTrialOnDisturbedHost(t *testing.T) {
 	if _, err := c.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "this host is too noisy") {
 		t.Fatalf("error %v", err)
 	}
-	for _, o := range c.outcomes() {
+	outcomes := c.outcomes()
+	if len(outcomes) == 0 {
+		t.Fatal("the run has no outcomes")
+	}
+	for _, o := range outcomes {
 		if !o.Disturbed || !strings.HasPrefix(o.Reason, "disturbed: a neighbour; the generator ended (exit status 1)") {
 			t.Errorf("trial %d.%d: disturbed %t, reason %q", o.Seq, o.Attempt, o.Disturbed, o.Reason)
 		}

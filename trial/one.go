@@ -70,12 +70,31 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	if trialErr != nil {
 		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
 	}
+	judgeUnsent(&out, s.Workload.Thresholds)
 	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
 	end := begin.Add(out.Duration)
 	out.Use, out.Sampling = watch.Use(begin, end), new(watch.Sampling(begin, end))
-	host.judge(&out, watch.Use(host.from, host.to))
+	host.judge(&out, s.generator, watch.Use(host.from, host.to))
 	return out, nil
+}
+
+// judgeUnsent makes a valid trial invalid if the calls that the generator did not send decide whether
+// the trial meets a threshold. The success ratio counts them as failures. They matter only if they
+// are more than half of the failures that the threshold allows: a valid trial has at most 1% of them
+// (load.MinOffered), so the threshold is above 0.98.
+func judgeUnsent(out *vitrine.Outcome, thresholds []float64) {
+	unsent := out.Scheduled - out.Offered
+	best := vitrine.Outcome{Scheduled: out.Scheduled, Succeeded: out.Succeeded + unsent} // if all had succeeded
+	for _, threshold := range thresholds {
+		allowed := (1 - threshold) * float64(out.Scheduled)
+		decide := out.SuccessRatio() < threshold && best.SuccessRatio() >= threshold
+		if out.Valid && decide && float64(unsent) > allowed/2 {
+			out.Valid = false
+			out.Reason = fmt.Sprintf("%s: %d of %d calls were not sent: they decide whether the success ratio meets %g",
+				load.ReasonGenerator, unsent, out.Scheduled, threshold)
+		}
+	}
 }
 
 // command returns the generator's command for the trial, and removes an older report.

@@ -32,6 +32,7 @@ import (
 	"vitrine/result"
 	"vitrine/spec"
 	"vitrine/substrate"
+	"vitrine/substrate/substratetest"
 	"vitrine/testbed"
 	"vitrine/testbed/testbedtest"
 	"vitrine/trial"
@@ -120,8 +121,11 @@ func drive(args []string) error {
 	}
 	n := int(t.Rate * t.Duration)
 	r := load.Report{Duration: t.Duration, Scheduled: int64(n), Offered: int64(n), Failed: map[string]int64{}}
-	if t.Params["fault"] == "slow" {
+	switch t.Params["fault"] {
+	case "slow":
 		r.Offered = int64(n / 2)
+	case "late":
+		r.Offered = int64(n - 1)
 	}
 	rec := make([]int64, 1)
 	ceiling, _ := strconv.ParseFloat(t.Params["ceiling"], 64)
@@ -141,9 +145,6 @@ func drive(args []string) error {
 			rec[0]++
 			_ = histogram.RecordValue(1e6)
 		}
-	}
-	if lost := r.Scheduled - r.Offered; lost > 0 {
-		r.Failed["not offered"] = lost
 	}
 	r.Succeeded = rec[0]
 	r.Seconds = load.Seconds{Scheduled: []int64{r.Scheduled}, Offered: []int64{r.Offered}, Succeeded: []int64{r.Succeeded}, Failed: map[string][]int64{}}
@@ -288,16 +289,8 @@ func (c *campaign) measure(ctx context.Context) (result.Summary, error) {
 // nothingLeft fails the test if a namespace or a cgroup of the run still exists.
 func (c *campaign) nothingLeft() {
 	c.t.Helper()
-	left, err := netns.List("vt-" + c.run.ID)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	groups, err := filepath.Glob("/sys/fs/cgroup/*/vitrine/" + c.run.ID)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if left = append(left, groups...); len(left) > 0 {
-		c.t.Errorf("left behind: %v", left)
+	if left, err := substratetest.Left(c.run.ID); err != nil || len(left) > 0 {
+		c.t.Errorf("left behind: %v, error %v", left, err)
 	}
 }
 
@@ -417,6 +410,29 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 				t.Errorf("capacity censored %q, want generator, because no trial shows anything about the function", got)
 			}
 		})
+	}
+}
+
+// TestUnsentCallThatDecides uses a generator that sends 199 of 200 calls, which all succeed. That
+// shows that the function meets a threshold of 0.9, but nothing about a threshold of 0.999.
+func TestUnsentCallThatDecides(t *testing.T) {
+	t.Parallel()
+	for threshold, valid := range map[float64]bool{0.9: true, 0.999: false} {
+		c := setUp(t, "", "[fr1s]", "fault: late")
+		w := c.config.Workload
+		w.Range, w.Repeat, w.Thresholds = spec.Range{200, 200}, 1, []float64{threshold}
+		if _, err := c.measure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		outcomes := c.outcomes()
+		if len(outcomes) == 0 {
+			t.Fatal("the run has no outcomes")
+		}
+		for _, o := range outcomes {
+			if o.Succeeded != 199 || o.Valid != valid || !valid && !strings.HasPrefix(o.Reason, "generator: 1 of 200 calls") {
+				t.Errorf("threshold %g: %d succeeded, valid %v, reason %q", threshold, o.Succeeded, o.Valid, o.Reason)
+			}
+		}
 	}
 }
 

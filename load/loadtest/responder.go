@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -21,6 +22,7 @@ type Behaviour struct {
 	Ignore int           // percent not answered
 	Delay  time.Duration // delay of the 200 to a REGISTER with credentials, or of an HTTP answer
 	Shut   bool          // close the socket, so that nothing listens
+	Lose   bool          // SIP: lose the first copy of each request, as a bad network does
 }
 
 // Seen holds the counts of a Responder.
@@ -57,6 +59,7 @@ type Responder struct {
 	mu       sync.Mutex
 	seen     Seen
 	fate     map[string]byte           // by Call-ID: 'r'efused, 'i'gnored, 'a'nswered
+	copies   map[string]bool           // requests of which a copy has arrived
 	contacts map[string]netip.AddrPort // by address of record
 	uris     map[string]string
 	timers   []*time.Timer
@@ -77,7 +80,7 @@ func NewResponder(ctx context.Context, address string, b Behaviour) (*Responder,
 	_ = conn.SetReadBuffer(8 << 20) // best effort
 	r := &Responder{
 		behaviour: b, conn: conn, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(),
-		seen: Seen{Requests: map[string]int{}}, fate: map[string]byte{},
+		seen: Seen{Requests: map[string]int{}}, fate: map[string]byte{}, copies: map[string]bool{},
 		contacts: map[string]netip.AddrPort{}, uris: map[string]string{},
 	}
 	if b.Shut {
@@ -136,6 +139,9 @@ func (r *Responder) handle(data []byte, source netip.AddrPort) {
 		r.forwardResponse(&m)
 		return
 	}
+	if r.behaviour.Lose && r.isFirst(&m) {
+		return
+	}
 	r.seen.Requests[string(m.Method)]++
 	switch string(m.Method) {
 	case "REGISTER":
@@ -153,6 +159,14 @@ func (r *Responder) handle(data []byte, source netip.AddrPort) {
 		}
 		r.forward(&m, contactOf(m.URI), string(m.URI))
 	}
+}
+
+// isFirst reports whether no copy of the request has arrived before.
+func (r *Responder) isFirst(m *sip.Message) bool {
+	key := fmt.Sprintf("%s %d %s", m.CallID, m.Sequence, m.Method)
+	first := !r.copies[key]
+	r.copies[key] = true
+	return first
 }
 
 // register challenges a REGISTER, checks its credentials and stores its contact.

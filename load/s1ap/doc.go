@@ -32,7 +32,8 @@
 // UE attaches one if none is idle.
 //
 // A UE may stay connected for a while (Params.Stay) before it is released or
-// detaches, as UEs of real networks do. This time is not part of the latency.
+// detaches, as UEs of real networks do. This time is not part of the latency, but
+// the call is in flight.
 //
 // A call succeeds when its last message from the MME arrives. Its failures are:
 //

@@ -311,7 +311,7 @@ func (e *engine) handleReady() {
 }
 
 func (e *engine) succeed(u *user) {
-	e.record.Succeeded(u.due, e.now-u.due-u.stayed)
+	e.record.SucceededAt(u.due, e.now, e.now-u.due-u.stayed)
 	e.counts[u.kind].succeeded++
 	e.end(u)
 }

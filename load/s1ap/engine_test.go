@@ -3,6 +3,7 @@ package s1ap
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,13 @@ func TestStaysAreNotPartOfTheLatency(t *testing.T) {
 		}
 		if took := time.Since(begun); took < stay {
 			t.Errorf("%s: the trial took only %v", scenario, took)
+		}
+		if report.Answered < stay.Seconds() {
+			t.Errorf("%s: the last call ended after %v s", scenario, report.Answered)
+		}
+		// No call ends in the window. A late generator may send calls after the last sample.
+		if last := report.InFlight[len(report.InFlight)-1]; !slices.IsSorted(report.InFlight) || last < report.Offered/2 {
+			t.Errorf("%s: calls in flight %v of %d", scenario, report.InFlight, report.Offered)
 		}
 		latency, err := report.Histogram()
 		if err != nil {

@@ -211,15 +211,26 @@ func TestResetUEsAreIdleAndContinue(t *testing.T) {
 }
 
 // TestLostAssociationEndsAStay ends the association of a UE that stays connected. The procedure of
-// its call took one second, and the stay is not part of the latency.
+// its call took one second, and the stay is not part of the latency. The call is in flight until the
+// stay ends.
 func TestLostAssociationEndsAStay(t *testing.T) {
 	d := newDesk(t, "1")
 	u := d.begin(0, service, toLeave)
 	u.since, d.now = time.Second, 4*time.Second
 	d.drop(d.at)
 	report, err := d.record.Report(time.Now())
-	if err != nil || u.alive || !u.attached || d.counts[service].succeeded != 1 || report.Answered != 1 {
-		t.Errorf("the call succeeded with a latency of %v s: %+v, error %v", report.Answered, d.counts[service], err)
+	if err != nil || u.alive || !u.attached || d.counts[service].succeeded != 1 || report.Answered != 4 {
+		t.Errorf("the call ended after %v s: %+v, error %v", report.Answered, d.counts[service], err)
+	}
+	histogram, err := report.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if latency := time.Duration(histogram.Max()).Round(10 * time.Millisecond); latency != time.Second {
+		t.Errorf("the call succeeded with a latency of %v", latency)
+	}
+	if before, after := report.InFlight[39], report.InFlight[40]; before != 1 || after != 0 {
+		t.Errorf("%d calls in flight before the end of the stay, %d at its end", before, after)
 	}
 }
 

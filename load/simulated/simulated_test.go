@@ -189,14 +189,7 @@ func TestServeRefusesWrongArguments(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := hosttest.FreeAddress(t, "tcp")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, []string{"--listen", address, "--sizing", "fn1s"}, nil, nil) }()

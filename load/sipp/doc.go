@@ -22,7 +22,22 @@
 // which no call was sent before it was due. Latency is the time from the due time
 // to the call's last received response, both by the time stamps of SIPp's short
 // message log. SIPp starts calls by its own clock, several at a time, and that
-// delay is part of the latency.
+// delay is part of the latency. If SIPp cannot start its calls within a
+// millisecond, it skips the rest of them, and delays all later calls by as much.
+// The line on standard error has the longest delay.
+//
+// A copy of a final response does not count as the last response. SIPp logs such
+// copies, too, even after the end of the call.
+//
+// The driver reads the drops of SIPp's sockets once a second. Lost messages are an
+// error of the trial, because they would count as timeouts of the function. Losses
+// after the last reading are not known.
+//
+// With Params.Retransmit, SIPp retransmits the messages with retrans="500" in the
+// scenario. SIPp gives a call up after 31.5 s of retransmissions, and logs that
+// only if it may send BYE, so the timeout is at most 30 s. SUBSCRIBE has no
+// retrans, because SIPp sends nothing while it waits for the answer to a message
+// with retrans. So it could not answer a NOTIFY that overtakes the 200.
 //
 // The same time stamps give the calls in flight: from the first message sent to
 // the last response, or to the time of the entry in SIPp's error log. They are

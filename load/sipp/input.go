@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"vitrine/load"
@@ -46,6 +47,7 @@ type job struct {
 	// intervals, and the pauses move the calls to their scheduled times. nil keeps the even
 	// intervals.
 	pauses []time.Duration
+	lost   atomic.Int64 // messages lost in the receive buffers of the job's SIPps
 }
 
 // schedule returns the due times of the trial's calls. SIPp has only one rate, so the warm-up of

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 // A call is the result of one call according to SIPp's logs.
 type call struct {
 	sent     time.Duration // since 1970; 0 if not sent
-	answered time.Duration // time of the last response, since 1970
+	answered time.Duration // time of the last response that is no copy, since 1970
 	cause    string        // why the call failed; empty if it did not
 	failed   time.Duration // time of the failure, since 1970
 }
@@ -49,13 +50,15 @@ func (j *job) readLogs() ([]call, error) {
 }
 
 // readMessages reads the short message log: date, time, seconds since 1970, S or
-// R, Call-ID, CSeq and first line, separated by tabs.
+// R, Call-ID, CSeq and first line, separated by tabs. SIPp also logs copies of a
+// final response, even after the end of the call. They do not count.
 func readMessages(file string, calls []call) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return fmt.Errorf("read SIPp's messages: %w", err)
 	}
 	defer f.Close()
+	finals := make([][]string, len(calls)) // CSeqs of each call that have a final response
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -68,11 +71,20 @@ func readMessages(file string, calls []call) error {
 		if !ok || err != nil {
 			continue
 		}
-		switch c := &calls[i]; {
-		case fields[3][0] == 'S' && c.sent == 0:
-			c.sent = at
-		case fields[3][0] == 'R' && bytes.HasPrefix(fields[6], []byte("SIP/2.0")):
+		c, final, cseq := &calls[i], &finals[i], string(fields[5])
+		switch answered := slices.Index(*final, cseq); {
+		case fields[3][0] == 'S':
+			if c.sent == 0 {
+				c.sent = at
+			}
+			if answered >= 0 { // a scenario may use a CSeq again after a challenge
+				*final = slices.Delete(*final, answered, answered+1)
+			}
+		case fields[3][0] == 'R' && bytes.HasPrefix(fields[6], []byte("SIP/2.0 ")) && answered < 0:
 			c.answered = at
+			if !bytes.HasPrefix(fields[6], []byte("SIP/2.0 1")) {
+				*final = append(*final, cseq)
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -34,6 +34,10 @@ type Params struct {
 	Port  int    `json:"port" yaml:"port" jsonschema:"default=5070,description=reg-invite: port of the callee; 0: any"`
 }
 
+// longestRetransmitting is the longest timeout with retransmissions. After 64 T1 (RFC 3261 section
+// 17.1.1.2) SIPp gives the call up, and its error log does not name the call.
+const longestRetransmitting = 30 * time.Second
+
 // decode parses the parameters of a trial twice: as the built-in generator's and as the driver's.
 // Its errors are *vitrine.BadInput and name the parameter.
 func decode(given map[string]string) (sip.Params, Params, error) {
@@ -62,6 +66,10 @@ func decode(given map[string]string) (sip.Params, Params, error) {
 	}
 	if time.Duration(p.Timeout)%time.Millisecond != 0 {
 		return p, Params{}, bad(fmt.Sprintf("parameter timeout is %q", given["timeout"]), "SIPp counts whole milliseconds")
+	}
+	if p.Retransmit && time.Duration(p.Timeout) > longestRetransmitting {
+		return p, Params{}, bad(fmt.Sprintf("parameter timeout is %q, with retransmit", given["timeout"]),
+			fmt.Sprintf("want at most %v: SIPp gives a call up after 31.5 s of retransmissions, and does not log which one", longestRetransmitting))
 	}
 	return p, Params{
 		Scenario: p.Scenario, ScenarioFile: file, Arrivals: p.Arrivals, Retransmit: p.Retransmit, Timeout: p.Timeout,

@@ -69,11 +69,11 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		}
 		return fmt.Errorf("generator sipp: %w", err)
 	}
-	report, err := report(t, dues, jobs)
+	report, late, err := report(t, dues, jobs)
 	if err != nil {
 		return fmt.Errorf("generator sipp: %w", err)
 	}
-	fmt.Fprintf(stderr, "sipp: %d processes, files in %s\n", len(jobs), scratch)
+	fmt.Fprintf(stderr, "sipp: calls begun at most %v late; %d processes, files in %s\n", late.Round(time.Microsecond), len(jobs), scratch)
 	return report.Print(stdout)
 }
 
@@ -91,7 +91,7 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 		}
 		go func() {
 			defer close(calleeEnded)
-			err := callee.Wait()
+			err := j.wait(callee)
 			if err == nil {
 				err = errors.New("exit status 0")
 			}
@@ -106,7 +106,7 @@ func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, long
 	if err != nil {
 		return err
 	}
-	err = caller.Wait()
+	err = j.wait(caller)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -150,39 +150,32 @@ func (j *job) outputTail() string {
 	return "no output"
 }
 
-// report merges the jobs' calls in the order of the trial's schedule.
-func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error) {
+// report merges the jobs' calls in the order of the trial's schedule. late is the longest delay of
+// a call after its due time.
+func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late time.Duration, err error) {
 	all := make([]call, len(dues))
+	var lost int64
 	for i := range jobs {
 		calls, err := jobs[i].readLogs()
 		if err != nil {
-			return load.Report{}, err
+			return load.Report{}, 0, err
 		}
 		for n, c := range calls {
 			all[n*len(jobs)+jobs[i].turn] = c
 		}
+		lost += jobs[i].lost.Load()
 	}
-	// For each SIPp, the window begins at the latest time for which it sent no call early. All SIPps
-	// begin at the same time, although their first calls are due one after the other.
-	starts := make([]time.Duration, len(jobs)) // by turn
-	for i, c := range all {
-		own := &starts[i%len(jobs)]
-		if at := c.sent - dues[i]; c.sent > 0 && (*own == 0 || at < *own) {
-			*own = at
-		}
-	}
-	var first time.Duration
-	for _, at := range starts {
-		if at > 0 && (first == 0 || at < first) {
-			first = at
-		}
-	}
+	starts := windowStarts(all, dues, len(jobs))
 	record := load.NewRecorder(t.Duration)
 	duration := time.Duration(t.Duration * float64(time.Second))
 	for i, c := range all {
 		due, start := dues[i], starts[i%len(jobs)]
 		record.Scheduled(due)
-		if c.sent == 0 || c.sent-start > duration+grace {
+		if c.sent == 0 {
+			continue
+		}
+		late = max(late, c.sent-start-due)
+		if c.sent-start > duration+grace {
 			continue
 		}
 		record.Offered(due, c.sent-start)
@@ -195,5 +188,30 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error)
 			record.Succeeded(due, c.answered-start-due)
 		}
 	}
-	return record.Report(time.Unix(0, int64(first)))
+	var first time.Duration
+	for _, at := range starts {
+		if at > 0 && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	report, err := record.Report(time.Unix(0, int64(first)))
+	if lost > 0 {
+		// Lost messages would count as timeouts of the function.
+		report.Error = fmt.Sprintf("%d messages were lost in SIPp's own receive buffers: give the generator more CPU, or raise net.core.rmem_max", lost)
+	}
+	return report, late, err
+}
+
+// windowStarts returns when the window of each of the SIPps begins, by turn, since 1970. It is the
+// latest time for which the SIPp sent no call early, or 0 for a SIPp that sent none. All SIPps begin
+// at the same time, although their first calls are due one after the other.
+func windowStarts(all []call, dues []time.Duration, sipps int) []time.Duration {
+	starts := make([]time.Duration, sipps)
+	for i, c := range all {
+		own := &starts[i%sipps]
+		if at := c.sent - dues[i]; c.sent > 0 && (*own == 0 || at < *own) {
+			*own = at
+		}
+	}
+	return starts
 }

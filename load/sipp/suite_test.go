@@ -1,7 +1,10 @@
 package sipp
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +130,172 @@ func TestPausesKeepTheGaps(t *testing.T) {
 func TestDecodeRefusesMessages(t *testing.T) {
 	if _, _, err := decode(map[string]string{"messages": "x"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "messages") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSIPpRetransmits plays the scenarios against a function that loses the first copy of each
+// request. In reg-invite the callee's 200 is also sent again, because the ACK is lost. No SUBSCRIBE is
+// retransmitted, so that a NOTIFY may overtake its 200.
+func TestSIPpRetransmits(t *testing.T) {
+	_, err := Version(t.Context())
+	hosttest.Need(t, err)
+	for scenario, lose := range map[string]bool{sip.RegDereg: true, sip.RegInvite: true, sip.RegSubscribe: false} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			function, err := loadtest.NewResponder(t.Context(), "127.0.0.1", loadtest.Behaviour{Lose: lose})
+			if err != nil {
+				t.Fatal(err)
+			}
+			trial := load.Trial{
+				Rate: 20, Duration: 1, Targets: []string{function.Addr()}, Scratch: t.TempDir(),
+				Params: map[string]string{"scenario": scenario, "port": "0", "retransmit": "true"},
+			}
+			var stdout bytes.Buffer
+			if err := Run(t.Context(), trial, &stdout, io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			report, err := load.ParseReport(&stdout)
+			if err != nil || report.Error != "" {
+				t.Fatal(report.Error, err)
+			}
+			if report.Offered == 0 || report.Succeeded != report.Offered {
+				t.Errorf("%d of %d calls succeeded, failed %v", report.Succeeded, report.Offered, report.Failed)
+			}
+			// The last request of each call must have been answered, too.
+			if seen := function.Seen(); seen.Finished < int(report.Succeeded) {
+				t.Errorf("%d calls succeeded, but the function finished %d", report.Succeeded, seen.Finished)
+			}
+		})
+	}
+}
+
+// TestDecodeRefusesLongRetransmissions checks that no timeout is longer than SIPp retransmits.
+func TestDecodeRefusesLongRetransmissions(t *testing.T) {
+	for _, c := range []struct {
+		retransmit, timeout string
+		refused             bool
+	}{{"true", "30s", false}, {"true", "30001ms", true}, {"false", "1m", false}} {
+		_, _, err := decode(map[string]string{"retransmit": c.retransmit, "timeout": c.timeout})
+		if c.refused != (err != nil) || c.refused && (!vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "timeout")) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}
+
+// A message is a line of SIPp's short message log.
+type message struct {
+	at    time.Duration
+	way   string // S or R
+	call  int    // number from 1
+	cseq  string
+	first string // first line
+}
+
+// writeLogs writes the logs of a SIPp to a folder. All its calls succeeded.
+func writeLogs(t *testing.T, folder string, calls int, messages ...message) {
+	t.Helper()
+	var log strings.Builder
+	for _, m := range messages {
+		fmt.Fprintf(&log, "2026-01-02\t03:04:05.000000\t%.6f\t%s\t%d-7@127.0.0.1\tCSeq:%s\t%s\n", m.at.Seconds(), m.way, m.call, m.cseq, m.first)
+	}
+	totals := fmt.Sprintf("OutgoingCall(C);FailedCall(C)\n%d;0\n", calls)
+	for name, text := range map[string]string{shortLog: log.String(), statLog: totals} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCopiesOfAResponseDoNotCount reads the log of two calls. The first call uses one CSeq twice,
+// and later gets copies of two final responses. The second has only provisional responses.
+func TestCopiesOfAResponseDoNotCount(t *testing.T) {
+	const ms = time.Millisecond
+	folder := t.TempDir()
+	writeLogs(t, folder, 2,
+		message{1000 * ms, "S", 1, "1 REGISTER", "REGISTER sip:ims.test SIP/2.0"},
+		message{1010 * ms, "R", 1, "1 REGISTER", "SIP/2.0 401 Unauthorized"},
+		message{1011 * ms, "R", 1, "1 REGISTER", "SIP/2.0 401 Unauthorized"},
+		message{1020 * ms, "S", 1, "1 REGISTER", "REGISTER sip:ims.test SIP/2.0"},
+		message{1030 * ms, "R", 1, "1 REGISTER", "SIP/2.0 200 OK"},
+		message{1040 * ms, "S", 1, "2 INVITE", "INVITE sip:a@ims.test SIP/2.0"},
+		message{1045 * ms, "S", 2, "1 INVITE", "INVITE sip:a@ims.test SIP/2.0"},
+		message{1050 * ms, "R", 1, "2 INVITE", "SIP/2.0 200 OK"},
+		message{1060 * ms, "S", 1, "3 BYE", "BYE sip:a@ims.test SIP/2.0"},
+		message{1070 * ms, "R", 1, "3 BYE", "SIP/2.0 200 OK"},
+		message{1500 * ms, "R", 1, "2 INVITE", "SIP/2.0 200 OK"},
+		message{1600 * ms, "R", 1, "3 BYE", "SIP/2.0 200 OK"},
+		message{1700 * ms, "R", 2, "1 INVITE", "SIP/2.0 100 Trying"},
+		message{1800 * ms, "R", 2, "1 INVITE", "SIP/2.0 180 Ringing"},
+	)
+	calls := make([]call, 2)
+	if err := readMessages(filepath.Join(folder, shortLog), calls); err != nil {
+		t.Fatal(err)
+	}
+	if calls[0] != (call{sent: 1000 * ms, answered: 1070 * ms}) || calls[1] != (call{sent: 1045 * ms, answered: 1800 * ms}) {
+		t.Errorf("got %+v", calls)
+	}
+	writeLogs(t, folder, 2,
+		message{1000 * ms, "S", 1, "1 REGISTER", "REGISTER sip:ims.test SIP/2.0"},
+		message{1010 * ms, "R", 1, "1 REGISTER", "SIP/2.0 401 Unauthorized"},
+		message{1020 * ms, "S", 1, "1 REGISTER", "REGISTER sip:ims.test SIP/2.0"},
+		message{1030 * ms, "R", 1, "1 REGISTER", "SIP/2.0 200 OK"},
+	)
+	calls = make([]call, 2)
+	if err := readMessages(filepath.Join(folder, shortLog), calls); err != nil || calls[0].answered != 1030*ms {
+		t.Errorf("one CSeq for two requests: got %+v, error %v", calls[0], err)
+	}
+}
+
+// TestReportNamesLateCallsAndLostMessages reports three calls. SIPp skipped calls before the third
+// call, so that it began 300 ms late.
+func TestReportNamesLateCallsAndLostMessages(t *testing.T) {
+	const ms = time.Millisecond
+	jobs := []job{{calls: 3, folder: t.TempDir()}}
+	var messages []message
+	for i, sent := range []time.Duration{5000 * ms, 5100 * ms, 5500 * ms} {
+		messages = append(messages,
+			message{sent, "S", i + 1, "1 OPTIONS", "OPTIONS sip:ims.test SIP/2.0"},
+			message{sent + 10*ms, "R", i + 1, "1 OPTIONS", "SIP/2.0 200 OK"})
+	}
+	writeLogs(t, jobs[0].folder, 3, messages...)
+	trial, dues := load.Trial{Rate: 10, Duration: 1}, []time.Duration{0, 100 * ms, 200 * ms}
+	r, late, err := report(trial, dues, jobs)
+	if err != nil || late != 300*ms || r.Succeeded != 3 || r.Error != "" {
+		t.Errorf("got %v late, error %v, report %+v", late, err, r)
+	}
+	jobs[0].lost.Store(2)
+	if r, _, err = report(trial, dues, jobs); err != nil || !strings.HasPrefix(r.Error, "2 messages were lost") {
+		t.Errorf("lost messages: got error %v, report %+v", err, r)
+	}
+}
+
+// TestDropsOfSocketsAreCounted checks that datagrams beyond the receive buffer of this process's
+// socket are counted, and that the last reading counts.
+func TestDropsOfSocketsAreCounted(t *testing.T) {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if n, err := socketDrops(os.Getpid()); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := conn.SetReadBuffer(1); err != nil {
+		t.Fatal(err)
+	}
+	const sent = 1000
+	for range sent {
+		if _, err := conn.WriteTo(make([]byte, 100), conn.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := socketDrops(os.Getpid()); n == 0 || n >= sent || err != nil {
+		t.Error(n, err)
+	}
+	ended := make(chan struct{})
+	close(ended)
+	if n := lastDrops(os.Getpid(), ended); n == 0 {
+		t.Error("the last reading does not count")
 	}
 }
 
