@@ -104,10 +104,12 @@ func newDetail(s *site, x stream, out sentStream) Detail {
 	return d
 }
 
-// roundTripDetail returns the Detail of a stream whose packets came back to the sender.
-func roundTripDetail(s *site, x stream, out sentStream) Detail {
+// roundTripDetail returns the Detail of a stream whose packets came back to the sender. The echo
+// reports only its drops.
+func roundTripDetail(s *site, x stream, out sentStream, echo *received) Detail {
 	d, record := newDetail(s, x, out), out.record
-	d.Dropped, d.Foreign, d.Drift, d.OneClock = record.Dropped, record.Foreign, record.Drift, true
+	d.Dropped = record.Dropped + echo.Dropped
+	d.Foreign, d.Drift, d.OneClock = record.Foreign, record.Drift, true
 	d.analyze(x, s.config.Plan.Settings.Cut, record.Receptions)
 	return d
 }
@@ -218,13 +220,14 @@ func (s *site) portFacts() []PortFacts {
 	return []PortFacts{s.sender.facts, s.receiver.facts}
 }
 
-// outcome returns the outcome of the stream as a trial.
+// outcome returns the outcome of the stream as a trial. Its window is the packets within the cut.
 func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	o := vitrine.Outcome{
-		Key: key, Duration: x.Span(), Scheduled: int64(x.packets), Offered: int64(d.Sent.Packets),
+		Key: key, Duration: time.Duration(float64(d.Network.Sent) / x.rate * 1e9), Scheduled: int64(d.Network.Sent),
+		// If the kernel refused packets, the trial is invalid, and how many of those were in the window is not known.
+		Offered:   int64(min(d.Network.Sent, d.Sent.Packets)),
 		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Accelerator: d.Accelerator, Measured: marshal(d),
 	}
-	o.Scheduled = int64(d.Network.Sent)
 	if d.Network.Lost > 0 {
 		o.Failed["lost"] = int64(d.Network.Lost)
 	}
@@ -251,7 +254,7 @@ func (d *Detail) valid() error {
 	case d.Way == RoundTrip && d.Stamps != kernelStamps: // the program reads replies when it has sent all packets
 		return errors.New("the kernel did not stamp every reply")
 	case d.Dropped > 0 && d.Network.Lost > 0:
-		return fmt.Errorf("the receiving program did not keep up: the kernel dropped %d packets because its socket's buffer was full; choose a lower --rate", d.Dropped)
+		return fmt.Errorf("the receiving program or the echo did not keep up: the kernel dropped %d packets because its socket's buffer was full; choose a lower --rate", d.Dropped)
 	case d.CPU != nil && !(d.CPU.Total > 0):
 		return fmt.Errorf("the packets took %.0f ns of CPU time each, minus the background: the host was busy with other work", d.CPU.Total)
 	}

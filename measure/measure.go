@@ -253,7 +253,7 @@ type Detail struct {
 	Size     int         `json:"frame_size_without_fcs"` // bytes
 	Fabric   string      `json:"fabric"`
 	Sent     packet.Sent `json:"sent"`
-	Dropped  uint32      `json:"dropped_by_socket"` // because the receiver's buffer was full, over all its streams
+	Dropped  uint32      `json:"dropped_by_socket"` // because the buffer of the receiver or of the echo was full, over all its streams
 	Foreign  int         `json:"foreign"`           // packets that were not the receiver's probes
 	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME against the receiver's steady clock
 	Stamps   string      `json:"stamps"`            // source of the receive time stamps

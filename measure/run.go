@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vitrine"
@@ -47,9 +48,11 @@ func measureVisit(ctx context.Context, c *Config, r *Runner, open []stream) (err
 		return err
 	}
 	echoed, oneWay := splitByWay(open)
-	err = v.measureRoundTrips(ctx, echoed)
-	for err == nil && len(oneWay) > 0 {
-		oneWay, err = v.measureOneWay(ctx, oneWay)
+	batches := append(slices.Collect(slices.Chunk(echoed, 1)), oneWay) // an echo per stream, so its drops are the stream's
+	for _, list := range batches {
+		for err == nil && len(list) > 0 {
+			list, err = v.measureBatch(ctx, list)
+		}
 	}
 	return err
 }
@@ -98,51 +101,73 @@ func (v *visit) dropOversized(list []stream) (fit []stream, err error) {
 // overMTU begins the reason for a stream whose frames are too large.
 const overMTU = "over the MTU"
 
-// measureRoundTrips measures round trips, one stream after the other. It returns an error if the
-// echo or the fabric has ended.
-func (v *visit) measureRoundTrips(ctx context.Context, list []stream) error {
-	if len(list) == 0 {
-		return nil
+// measureBatch measures streams of one way, one after the other, with one program at the receiver. It
+// returns the streams to repeat. It returns an error if the echo or the fabric has ended.
+func (v *visit) measureBatch(ctx context.Context, list []stream) (again []stream, err error) {
+	if err := v.startReceiver(ctx, list); err != nil {
+		return nil, err
 	}
-	if err := v.start(ctx, "echo", "--listen", v.receiverAddr().String()); err != nil {
-		return err
-	}
+	var sent []sentStream
+	var seen []Disturbance
+	var ended error
 	for _, x := range list {
-		for finished := false; !finished; {
-			out, seen, err := v.measureWatched(ctx, x)
-			if err != nil {
-				return fmt.Errorf("%s of %d bytes, round trip: %w", x.metric, x.size, err)
-			}
-			ended := errors.Join(v.receiver.Ended(), v.FabricEnded())
-			o := outcome(x, v.Next(x), roundTripDetail(v.site, x, out))
-			MarkEnded(&o, ended)
-			seen.Mark(&o)
-			finished, err = v.Keep(o)
-			if err := errors.Join(err, ended); err != nil {
-				return err
-			}
+		out, host, err := v.measureWatched(ctx, x)
+		if err != nil {
+			return nil, fmt.Errorf("%s of %d bytes, %s: %w", x.metric, x.size, x.way, err)
+		}
+		sent, seen = append(sent, out), append(seen, host)
+		if ended = v.ended(x); ended != nil { // the other streams would be lost
+			break
 		}
 	}
-	_, err := v.stop(ctx)
-	return err
+	got, err := v.stopReceiver(ctx)
+	if ended == nil {
+		ended = v.FabricEnded() // packets of the last stream may have been in flight
+	}
+	switch {
+	case err == nil:
+	case ended != nil: // an echo that has ended prints no record
+		got = &received{Record: &packet.Record{}}
+	default:
+		return nil, err
+	}
+	detail := oneWayDetail
+	if list[0].way == RoundTrip {
+		detail = roundTripDetail
+	}
+	outcomes := make([]vitrine.Outcome, len(sent))
+	for i, x := range list[:len(sent)] {
+		outcomes[i] = outcome(x, v.Next(x), detail(v.site, x, sent[i], got))
+		MarkEnded(&outcomes[i], ended) // nobody knows during which stream
+		seen[i].Mark(&outcomes[i])
+	}
+	again, err = v.keepAll(list, outcomes)
+	return again, errors.Join(err, ended)
 }
 
-// measureOneWay measures streams with one receiver and returns the streams to repeat. It returns
-// an error if the fabric has ended.
-func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []stream, err error) {
+// startReceiver starts the program that the streams need at the receiver.
+func (v *visit) startReceiver(ctx context.Context, list []stream) error {
+	if list[0].way == RoundTrip {
+		return v.start(ctx, "echo", "--listen", v.receiverAddr().String())
+	}
 	args := []string{"receive", "--listen", v.receiverAddr().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(mostProbes(list))}
 	if !v.guest { // a guest has CPUs of its own
 		args = append(args, "--cpu", fmt.Sprint(v.CPUs.Function[0]))
 	}
-	if err := v.start(ctx, args...); err != nil {
-		return nil, err
+	return v.start(ctx, args...)
+}
+
+// ended returns an error if the fabric has ended, or the echo of a round trip. A receiver may end, as
+// it does after the last probe that it takes.
+func (v *visit) ended(x stream) error {
+	if x.way == RoundTrip {
+		return errors.Join(v.receiver.Ended(), v.FabricEnded())
 	}
-	sent, seen := make([]sentStream, len(list)), make([]Disturbance, len(list))
-	for i, x := range list {
-		if sent[i], seen[i], err = v.measureWatched(ctx, x); err != nil {
-			return nil, fmt.Errorf("%s of %d bytes: %w", x.metric, x.size, err)
-		}
-	}
+	return v.FabricEnded()
+}
+
+// stopReceiver stops the program at the receiver and returns its record.
+func (v *visit) stopReceiver(ctx context.Context) (*received, error) {
 	text, err := v.stop(ctx)
 	if err != nil {
 		return nil, err
@@ -151,15 +176,7 @@ func (v *visit) measureOneWay(ctx context.Context, list []stream) (again []strea
 	if err != nil {
 		return nil, fmt.Errorf("the record of %s: %w", v.receiver.Name, err)
 	}
-	ended := v.FabricEnded() // nobody knows during which stream
-	outcomes := make([]vitrine.Outcome, len(list))
-	for i, x := range list {
-		outcomes[i] = outcome(x, v.Next(x), oneWayDetail(v.site, x, sent[i], got))
-		MarkEnded(&outcomes[i], ended)
-		seen[i].Mark(&outcomes[i])
-	}
-	again, err = v.keepAll(list, outcomes)
-	return again, errors.Join(err, ended)
+	return got, nil
 }
 
 // mostProbes returns the maximum number of probes that the receiver must take.

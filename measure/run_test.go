@@ -377,6 +377,24 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 	}
 }
 
+// TestOutcomeIsWithinTheCut checks that all counts and the duration of a trial are those of the
+// packets within the cut.
+func TestOutcomeIsWithinTheCut(t *testing.T) {
+	x := stream{metric: Latency, way: RoundTrip, size: 64, rate: 1000, packets: 1000}
+	d := Detail{Metric: x.metric, Way: x.way, OneClock: true, Sent: packet.Sent{Packets: x.packets, Asked: x.rate}}
+	var list []packet.Reception
+	for i := range x.packets {
+		if at := int64(i) * 1e6; i != 500 { // one packet is lost
+			list = append(list, packet.Reception{Probe: packet.Probe{Sequence: uint32(i), Sent: at}, Kernel: at + 1e4})
+		}
+	}
+	d.analyze(x, delay.Cut{Head: 10, Tail: 10}, list)
+	o := outcome(x, x.Key(1), d)
+	if !o.Valid || o.Scheduled != 980 || o.Offered != 980 || o.Succeeded != 979 || o.Failed["lost"] != 1 || o.Duration != 980*time.Millisecond {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestRoundTripsNeedTheKernelsStamps checks that a round trip without the kernel's stamps is invalid,
 // because the program reads the replies later. One way, the program's stamps count.
 func TestRoundTripsNeedTheKernelsStamps(t *testing.T) {
@@ -387,6 +405,25 @@ func TestRoundTripsNeedTheKernelsStamps(t *testing.T) {
 		d := Detail{Way: tt.way, Stamps: tt.stamps, Network: delay.Report{Received: 1}}
 		if err := d.valid(); (err == nil) != tt.valid {
 			t.Errorf("%s by stamps of the %s: got %v", tt.way, tt.stamps, err)
+		}
+	}
+}
+
+// TestDropsOfTheEchoAreNoLoss checks that a round trip with loss is invalid if the echo's socket dropped
+// packets.
+func TestDropsOfTheEchoAreNoLoss(t *testing.T) {
+	s := &site{Site: &testbed.Site{}, config: &Config{}}
+	x := stream{metric: Latency, way: RoundTrip, size: 64, rate: 1000, packets: 2}
+	record := &packet.Record{
+		Sent:       &packet.Sent{Packets: 2, Asked: 1000},
+		Receptions: []packet.Reception{{Probe: packet.Probe{Sent: 1000}, Kernel: 2000}},
+	}
+	for _, dropped := range []uint32{0, 1} {
+		echo := &received{Record: &packet.Record{Dropped: dropped}}
+		d := roundTripDetail(s, x, sentStream{record: record}, echo)
+		o := outcome(x, x.Key(1), d)
+		if d.Network.Lost != 1 || o.Valid != (dropped == 0) {
+			t.Errorf("%d drops: got %d lost packets, valid %t: %s", dropped, d.Network.Lost, o.Valid, o.Reason)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func synthetic(t *testing.T) *result.Data {
 		}
 		o := vitrine.Outcome{
 			Key:      vitrine.Key{Seq: seq, Attempt: 1, Substrate: substrate, Options: "fabric=" + fabric, Subject: fmt.Sprintf("%s-%d", metric, size), Repeat: repeat, Rate: 10000},
-			Duration: 100 * time.Millisecond, Scheduled: 980, Offered: 1000, Succeeded: 978, Failed: map[string]int64{"lost": 2},
+			Duration: 98 * time.Millisecond, Scheduled: 980, Offered: 980, Succeeded: 978, Failed: map[string]int64{"lost": 2},
 			Latency: vitrine.Latency{P50: base / 1e3}, Valid: valid, Measured: measured,
 		}
 		if !valid {

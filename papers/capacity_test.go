@@ -31,11 +31,14 @@ func TestCapacityReadings(t *testing.T) {
 	capacity := vitrine.Capacity{Threshold: 0.9, Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone, Deployments: 7, SD: 5, Single: 80}
 	d := &result.Data{Dir: t.TempDir(), Summary: &result.Summary{Sizings: []result.Sizing{
 		{Name: "bn1s", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 1, Low: 1, High: 1}}},
-		{Name: "bn1s", Substrate: "process", Again: true, Capacities: []vitrine.Capacity{capacity}},
+		{Name: "bn1s", Substrate: "process", Again: true, Trials: 17, Capacities: []vitrine.Capacity{capacity}},
 		{Name: "bn2s", Substrate: "process", Capacities: []vitrine.Capacity{capacity}},
 		{Name: "bn1m", Substrate: "process", Options: "pinning=on", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 900, Low: 900, High: 900, Censored: vitrine.CensoredAbove}}},
 		{Name: "bn1l", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Censored: vitrine.CensoredGenerator}}},
 	}}}
+	for repeat := 1; repeat <= 5; repeat++ { // the first measurement of bn1s, which does not count
+		d.Outcomes = append(d.Outcomes, trialAt("bn1s", repeat, 120, 0.95, 0.6, 0.9))
+	}
 	for repeat := 1; repeat <= 5; repeat++ {
 		d.Outcomes = append(d.Outcomes,
 			trialAt("bn1s", repeat, 150, 0.2, 0.9, 0.9),
@@ -57,6 +60,9 @@ func TestCapacityReadings(t *testing.T) {
 		trialAt("bn2s", 6, 100, 0.9, 0.4, 0.8), // never driven at twice the capacity
 		trialAt("bn1s", 1, 50, 1, 0.2, 0.3),    // a second trial at this rate
 	)
+	invalid := trialAt("bn1s", 1, 120, 0.95, 0.6, 0.9)
+	invalid.Valid = false
+	d.Outcomes = append(d.Outcomes, invalid)
 	r, err := Read(d)
 	if err != nil {
 		t.Fatal(err)

@@ -42,12 +42,7 @@ func (r *Readings) capacities(d *result.Data) error {
 		if again || len(z.Capacities) == 0 {
 			continue
 		}
-		x := sized{where: place(z), capacity: z.Capacities[0], repeats: map[int][]vitrine.Outcome{}}
-		for _, o := range d.Outcomes {
-			if o.Valid && o.Subject == z.Name && o.Substrate == z.Substrate && o.Options == z.Options {
-				x.repeats[o.Repeat] = append(x.repeats[o.Repeat], o)
-			}
-		}
+		x := sized{where: place(z), capacity: z.Capacities[0], repeats: deployments(z, d.Outcomes)}
 		for _, c := range z.Capacities {
 			r.capacity(x, c)
 		}
@@ -66,6 +61,27 @@ func (r *Readings) capacities(d *result.Data) error {
 		}
 	}
 	return nil
+}
+
+// deployments returns the valid trials of the sizing's last measurement, by deployment. Each measurement
+// numbers its deployments from 1.
+func deployments(z result.Sizing, all []vitrine.Outcome) map[int][]vitrine.Outcome {
+	var own []vitrine.Outcome
+	for _, o := range all {
+		if o.Subject == z.Name && o.Substrate == z.Substrate && o.Options == z.Options {
+			own = append(own, o)
+		}
+	}
+	if z.Again {
+		own = own[max(0, len(own)-z.Trials):] // Trials also counts invalid trials
+	}
+	repeats := map[int][]vitrine.Outcome{}
+	for _, o := range own {
+		if o.Valid {
+			repeats[o.Repeat] = append(repeats[o.Repeat], o)
+		}
+	}
+	return repeats
 }
 
 // place names a sizing in the readings: "bn1s-sp1m-hs1s/pinning=on".

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,8 +33,9 @@ type Row struct {
 	Bottleneck string     `json:"bottleneck"`
 	HostSpeed  *HostSpeed `json:"host_speed"` // during the trials; null: not known
 	// Relation to the first row: "best" for the first row itself, "tied" if the intervals overlap,
-	// otherwise "lower"; "unknown" if the capacity was not measured.
+	// otherwise "lower"; "unknown" if the capacity was not measured or has a note.
 	Relation string `json:"relation"`
+	Note     string `json:"note,omitempty"` // why the capacity is a mere estimate, whose interval does not count
 }
 
 // A Pair compares the same size in two runs.
@@ -42,9 +44,9 @@ type Pair struct {
 	From   string `json:"from"` // its name in the first run
 	To     string `json:"to"`   // its name in the other run
 	// Relation of To's capacity to From's: "higher", "lower", "tied" if the intervals overlap,
-	// "unknown" if one of the two was not measured.
+	// "unknown" if one of the two was not measured, or has a note in its row.
 	Relation string   `json:"relation"`
-	Ratio    *float64 `json:"ratio"` // To / From; null if one of the two was not enclosed
+	Ratio    *float64 `json:"ratio"` // To / From; null if one of the two was not enclosed, or the relation is unknown
 	// HostRatio is the mean speed of the host during To's trials / during From's; null: not known. A
 	// relation may come from the neighbours if it differs from 1.
 	HostRatio *float64 `json:"host_ratio"`
@@ -70,7 +72,7 @@ func Compare(w io.Writer, datas ...*result.Data) error {
 			cpus = tidy(r.VCPUs)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.Sizing, strings.TrimSpace(r.Substrate+" "+r.Options), cpus,
-			capacityText(r.Capacity), intervalText(r.Capacity), r.Relation, r.Bottleneck, r.HostSpeed)
+			capacityText(r.Capacity), cmp.Or(r.Note, intervalText(r.Capacity)), r.Relation, r.Bottleneck, r.HostSpeed)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
@@ -106,7 +108,7 @@ func (p Pair) text() string {
 	switch p.Relation {
 	case "higher", "lower":
 		s += " than " + p.From
-	case "unknown":
+	case unknown:
 		s += " against " + p.From
 	default:
 		s += " with " + p.From
@@ -138,7 +140,7 @@ func (s *set) comparison() Comparison {
 	ranked := s.ranked()
 	for _, x := range ranked {
 		r := Row{Run: x.run.name, Sizing: x.sizing, Substrate: x.substrate, Options: x.options, HostSpeed: hostSpeed(x.outcomes)}
-		r.Capacity = x.capacity()
+		r.Capacity, r.Note = x.capacity(), x.unsearched(c.Threshold)
 		if x.summary != nil {
 			r.VCPUs, r.Bottleneck = x.summary.VCPUs, x.summary.Bottleneck
 		}
@@ -150,10 +152,19 @@ func (s *set) comparison() Comparison {
 
 // relationTo compares the subject's capacity with the best subject's.
 func (s *subject) relationTo(best *subject) string {
-	if s == best && !s.capacity().Unmeasured() {
+	r := s.compareTo(best)
+	if s == best && r != unknown {
 		return "best"
 	}
-	return relation(s.capacity(), best.capacity())
+	return r
+}
+
+// compareTo returns the relation of the subject's capacity to the other's.
+func (s *subject) compareTo(other *subject) string {
+	if !s.isComparable() || !other.isComparable() {
+		return unknown
+	}
+	return relation(s.capacity(), other.capacity())
 }
 
 // pairs compares every size with the same size in the first run, or variant, that
@@ -168,8 +179,8 @@ func (s *set) pairs() []Pair {
 			continue
 		}
 		from, to := base.capacity(), x.capacity()
-		p := Pair{Sizing: x.sizing, From: base.variant, To: x.variant, Relation: relation(to, from)}
-		if from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
+		p := Pair{Sizing: x.sizing, From: base.variant, To: x.variant, Relation: x.compareTo(base)}
+		if p.Relation != unknown && from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
 			p.Ratio = new(to.Rate / from.Rate)
 		}
 		if a, b := hostSpeed(base.outcomes), hostSpeed(x.outcomes); a != nil && b != nil {
@@ -216,7 +227,7 @@ func (s *set) capacityTable() capacityTable {
 		t.Variants = t.Variants || x.variant != ""
 		for _, threshold := range s.thresholds {
 			c := x.at(threshold)
-			row.Cells = append(row.Cells, capacityCell{capacityText(c), intervalText(c), censoredText(c, s.unit) + deploymentsText(c, s.unit), c.Rate})
+			row.Cells = append(row.Cells, capacityCell{capacityText(c), x.intervalAt(threshold), censoredText(c, s.unit) + deploymentsText(c, s.unit), c.Rate})
 		}
 		row.Relation = x.relationTo(ranked[0])
 		if z := x.summary; z != nil {

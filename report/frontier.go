@@ -93,7 +93,7 @@ func (s *set) sizesByVariant() []*variantSizes {
 		return all[i]
 	}
 	for _, x := range s.subjects() {
-		if x.summary != nil && x.summary.VCPUs > 0 && !x.capacity().Unmeasured() {
+		if x.summary != nil && x.summary.VCPUs > 0 && x.isComparable() {
 			f := get(x.variant)
 			f.measured = append(f.measured, x)
 		}

@@ -142,11 +142,14 @@ func censoredText(c vitrine.Capacity, unit string) string {
 	return ""
 }
 
+// unknown is the relation of capacities that cannot be compared.
+const unknown = "unknown"
+
 // relation compares a with b: "tied" when their intervals overlap, "higher" or
-// "lower" when they do not, "unknown" when either was not measured.
+// "lower" when they do not, unknown when either was not measured.
 func relation(a, b vitrine.Capacity) string {
 	if a.Unmeasured() || b.Unmeasured() {
-		return "unknown"
+		return unknown
 	}
 	aLow, aHigh := a.Bounds()
 	bLow, bHigh := b.Bounds()

@@ -112,9 +112,13 @@ func (r *rangesPlotter) drawRange(c draw.Canvas, p *plot.Plot, s *subject, capac
 	if minor {
 		paint, width, radius, glyph = muted(), 1.2, 3, draw.RingGlyph{}
 	}
+	why := s.unsearched(capacity.Threshold)
 	if capacity.Unmeasured() {
+		why = "not measured: no valid trial"
+	}
+	if why != "" {
 		if !minor {
-			c.FillText(sans(muted(), 11, false), vg.Point{X: x(0) + 6, Y: y}, "not measured: no valid trial")
+			c.FillText(sans(muted(), 11, false), vg.Point{X: x(0) + 6, Y: y}, why)
 		}
 		return
 	}

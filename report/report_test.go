@@ -311,9 +311,12 @@ func TestRunsOfDifferentThresholdsAreComparedAtOne(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &c); err != nil {
 		t.Fatal(err)
 	}
+	if len(c.Rows) != 6 {
+		t.Fatalf("got %d rows, want 6", len(c.Rows))
+	}
 	page := pageOf(t, runs...)
 	for _, r := range c.Rows {
-		if r.Threshold != 0.9 || r.Rate == 0 {
+		if r.Threshold != 0.9 || r.Rate == 0 || r.Relation == "unknown" || r.Note != "" {
 			t.Errorf("%+v is not a capacity at success ratio 0.9", r)
 		}
 		perCPU := fmt.Sprintf(`<td class="n">%.0f</td><td><span class="relation`, r.Rate/r.VCPUs)

@@ -1,6 +1,10 @@
 package report_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"html"
 	"math"
 	"os"
@@ -12,6 +16,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/report"
 	"vitrine/result"
 	"vitrine/search/rate"
 )
@@ -224,6 +229,41 @@ func TestSearchIsShownByItsOwnEstimate(t *testing.T) {
 		if !strings.Contains(part(t, page, "search"), "The larger a mark, the longer its trial") {
 			t.Errorf("%s: the caption does not explain the several lengths of trials", name)
 		}
+		if success := part(t, page, "success"); !strings.Contains(success, "The line is a decreasing fit through all trials.") || strings.Contains(success, "gives the capacity") {
+			t.Errorf("%s: the caption says that the line gives the capacity", name)
+		}
+	}
+}
+
+// TestUnsearchedRatiosAreNotCompared checks a run that searched another success ratio than the first
+// run, by a search with its own estimate. Its capacity is a fit that allows no comparison.
+func TestUnsearchedRatiosAreNotCompared(t *testing.T) {
+	m := directed()
+	var runs []*result.Data
+	for _, threshold := range []float64{0.9, 0.8} {
+		cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{threshold}, Seed: m.seed, Precision: 0.02}
+		recorded := result.Search{Name: "adaptive", Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
+		d := searched(m, rate.NewAdaptive(cfg), recorded, cfg)
+		d.Dir = fmt.Sprintf("run-%g", threshold)
+		runs = append(runs, d)
+	}
+	var text, js bytes.Buffer
+	if err := errors.Join(report.Compare(&text, runs...), report.CompareJSON(&js, runs...)); err != nil {
+		t.Fatal(err)
+	}
+	var c report.Comparison
+	if err := json.Unmarshal(js.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	const note = "no interval: searched at success ratio 0.8"
+	if len(c.Rows) != 2 || c.Rows[0].Relation != "best" || c.Rows[0].Note != "" || c.Rows[1].Relation != "unknown" || c.Rows[1].Note != note {
+		t.Errorf("got rows %+v", c.Rows)
+	}
+	if len(c.Pairs) != 1 || c.Pairs[0].Relation != "unknown" || c.Pairs[0].Ratio != nil {
+		t.Errorf("got pairs %+v", c.Pairs)
+	}
+	if page := pageOf(t, runs...); !strings.Contains(text.String(), note) || !strings.Contains(part(t, page, "capacity"), note) {
+		t.Errorf("the note is missing in the page, or in\n%s", &text)
 	}
 }
 

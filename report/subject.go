@@ -176,8 +176,44 @@ func (s *subject) at(threshold float64) vitrine.Capacity {
 	return c
 }
 
+// ownEstimate reports whether the last search has its own estimate of the capacity.
+func (s *subject) ownEstimate() bool {
+	if len(s.entries) == 0 {
+		return false
+	}
+	search, _ := s.searcher(len(s.entries) - 1)
+	_, own := search.(rate.Estimator)
+	return own
+}
+
+// unsearched returns why the capacity at the threshold cannot be compared: at estimates it from
+// trials that the search chose for other thresholds, and that rate.Estimate does not fit. It is
+// empty if the capacity can be compared.
+func (s *subject) unsearched(threshold float64) string {
+	searched := s.run.thresholds()
+	if slices.Contains(searched, threshold) || !s.ownEstimate() {
+		return ""
+	}
+	ratios := make([]string, len(searched))
+	for i, t := range searched {
+		ratios[i] = shortest(t)
+	}
+	return "no interval: searched at success ratio " + strings.Join(ratios, " and ")
+}
+
+// intervalAt formats the interval at a threshold, or says why there is none.
+func (s *subject) intervalAt(threshold float64) string {
+	return cmp.Or(s.unsearched(threshold), intervalText(s.at(threshold)))
+}
+
 // capacity returns the capacity at the report's first threshold.
 func (s *subject) capacity() vitrine.Capacity { return s.at(s.run.set.thresholds[0]) }
+
+// isComparable reports whether that capacity was measured, and by trials that were chosen for it.
+func (s *subject) isComparable() bool {
+	c := s.capacity()
+	return !c.Unmeasured() && s.unsearched(c.Threshold) == ""
+}
 
 // optimal reports whether the run's summary names this subject the best.
 func (s *subject) optimal() bool {
@@ -275,10 +311,14 @@ func (s *set) ranked() []*subject {
 	return all
 }
 
-// rankedBy returns the capacity. If even the lowest rate failed, it returns 0.
+// rankedBy returns the capacity. If even the lowest rate failed, or if the capacity cannot be
+// compared, it returns 0.
 func (s *subject) rankedBy() float64 {
 	c := s.capacity()
-	if c.Censored == vitrine.CensoredBelow {
+	switch {
+	case !s.isComparable():
+		return 0
+	case c.Censored == vitrine.CensoredBelow:
 		return c.Low
 	}
 	return c.Rate

@@ -142,13 +142,16 @@ func (s *set) successFigure(curves []curve) *figure {
 	for i, t := range s.thresholds {
 		thresholds[i] = shortest(t)
 	}
+	line, capacity := "the decreasing fit that gives the capacity", "A size's capacity is where its curve crosses a dotted line; the legend has the capacity for "
+	if slices.ContainsFunc(curves, func(c curve) bool { return c.ownEstimate() }) {
+		line, capacity = "a decreasing fit through all trials", "The search has its own estimate of the capacity, which may lie beside the line; the legend has the capacity for "
+	}
 	return &figure{
 		Name: "success", title: "Success against offered rate", section: sectionSuccess, width: figureWidth, height: 470,
 		alt: "Success rate against offered rate, one curve per size: " + strings.Join(names, "; ") + ".",
-		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, and its bar their lowest and highest. The line is the "+
-			"decreasing fit that gives the capacity. On the dashed line all calls succeed; on the dotted lines the success ratio is %s. "+
-			"A size's capacity is where its curve crosses a dotted line; the legend has the capacity for %s.",
-			strings.Join(thresholds, " and "), thresholds[0]),
+		Caption: fmt.Sprintf("Each mark is the mean of the valid trials at that rate, and its bar their lowest and highest. The line is %s. "+
+			"On the dashed line all calls succeed; on the dotted lines the success ratio is %s. %s%s.",
+			line, strings.Join(thresholds, " and "), capacity, thresholds[0]),
 		draw: func(c draw.Canvas, t *tips) error { return s.drawSuccess(c, t, curves) },
 	}
 }

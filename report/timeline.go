@@ -249,12 +249,29 @@ func headline(area draw.Canvas, m moment, unit string, t *tips) {
 	area.FillText(style, at, what)
 }
 
+// calls returns the calls due, and those of them that succeeded, per second. The last second of the
+// window may be incomplete, so each count is divided by the length of its part.
+func (m moment) calls() (due, succeeded plotter.XYs) {
+	if m.outcome == nil {
+		return nil, nil
+	}
+	for i, x := range m.outcome.Seconds {
+		begin, end := float64(i), min(float64(i+1), m.outcome.Duration.Seconds())
+		if end <= begin {
+			break
+		}
+		a, b := float64(x.Scheduled)/(end-begin), float64(x.Succeeded)/(end-begin)
+		due = append(due, plotter.XY{X: begin, Y: a}, plotter.XY{X: end, Y: a})
+		succeeded = append(succeeded, plotter.XY{X: begin, Y: b}, plotter.XY{X: end, Y: b})
+	}
+	return due, succeeded
+}
+
 func (m moment) mostCalls() float64 {
 	most := 0.0
-	if m.outcome != nil {
-		for _, x := range m.outcome.Seconds {
-			most = max(most, float64(x.Scheduled), float64(x.Succeeded))
-		}
+	due, succeeded := m.calls()
+	for i := range due {
+		most = max(most, due[i].Y, succeeded[i].Y)
 	}
 	return most
 }
@@ -269,21 +286,16 @@ func (m moment) mostCPU() float64 {
 	return most
 }
 
-// addCalls draws calls due and calls that succeeded, second by second.
+// addCalls draws calls due and calls that succeeded.
 func (s *set) addCalls(p *plot.Plot, m moment) error {
 	if m.outcome == nil {
 		writeNote(p, m.why)
 		return nil
 	}
-	if len(m.outcome.Seconds) == 0 {
+	due, succeeded := m.calls()
+	if len(due) == 0 {
 		writeNote(p, "the generator reported no seconds")
 		return nil
-	}
-	var due, succeeded plotter.XYs
-	for i, x := range m.outcome.Seconds {
-		begin, end := float64(i), min(float64(i+1), m.outcome.Duration.Seconds())
-		due = append(due, plotter.XY{X: begin, Y: float64(x.Scheduled)}, plotter.XY{X: end, Y: float64(x.Scheduled)})
-		succeeded = append(succeeded, plotter.XY{X: begin, Y: float64(x.Succeeded)}, plotter.XY{X: end, Y: float64(x.Succeeded)})
 	}
 	dueLine, err := newLine(muted(), 1.1, []vg.Length{6, 3}, due)
 	if err != nil {

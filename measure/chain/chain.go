@@ -184,7 +184,7 @@ type Stream struct {
 	Forwarding  []string     `json:"forwarding"`            // the modes that the hops logged, such as "xdp, native"
 	Accelerator string       `json:"accelerator,omitempty"` // of hops that are virtual machines: "kvm", "tcg"
 	Sent        packet.Sent  `json:"sent"`
-	Dropped     uint32       `json:"dropped_by_socket"`
+	Dropped     uint32       `json:"dropped_by_socket"`   // by those of the sender and of the echo
 	Unstamped   int          `json:"unstamped,omitempty"` // replies without the kernel's time stamp
 	Network     delay.Report `json:"network"`             // Delay is the round-trip delay
 }

@@ -40,6 +40,7 @@ type deployment struct {
 	hops             []*node // hops[0] is hop 1
 	sending          *packet.Sender
 	label            uint32 // of probes
+	echo             *packet.Echo
 	echoed           chan error
 	stopEcho         context.CancelFunc
 }
@@ -156,21 +157,17 @@ func (d *deployment) start(ctx context.Context) error {
 
 // startEcho starts the receiver's echo.
 func (d *deployment) startEcho() error {
+	err := d.receiver.Inside(func() (err error) {
+		d.echo, err = packet.OpenEcho(d.dest())
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stopEcho, d.echoed = cancel, make(chan error, 1)
-	ready := make(chan struct{})
-	go func() {
-		d.echoed <- d.receiver.Inside(func() error {
-			return packet.Echo(ctx, d.dest(), func() { close(ready) })
-		})
-	}()
-	select {
-	case <-ready:
-		return nil
-	case err := <-d.echoed:
-		d.echoed <- nil
-		return errors.Join(err, errors.New("the receiver's echo ended"))
-	}
+	go func() { d.echoed <- d.echo.Run(ctx) }()
+	return nil
 }
 
 func (d *deployment) source() netip.AddrPort { return d.sender.At(port) }
@@ -241,7 +238,7 @@ func (d *deployment) close(ctx context.Context) error {
 	}
 	if d.stopEcho != nil {
 		d.stopEcho()
-		errs = append(errs, <-d.echoed)
+		errs = append(errs, <-d.echoed, d.echo.Close())
 	}
 	return errors.Join(append(errs, d.Close(ctx))...)
 }

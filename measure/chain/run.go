@@ -55,9 +55,10 @@ func measureVisit(ctx context.Context, c *Config, r *measure.Runner, open []leg)
 // A measurement measures the streams of one deployment.
 type measurement struct {
 	*deployment
-	runner *measure.Runner
-	number uint16        // of the last stream
-	held   time.Duration // the delay that the injection's hop adds now
+	runner  *measure.Runner
+	number  uint16        // of the last stream
+	dropped uint32        // by the echo's socket, up to the last stream
+	held    time.Duration // the delay that the injection's hop adds now
 }
 
 // inject turns the injected delay on or off.
@@ -127,7 +128,7 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 	case err != nil:
 		o.Valid, o.Reason = false, err.Error()
 	case s.Dropped > 0:
-		o.Valid, o.Reason = false, fmt.Sprintf("the receiving socket's buffer was full: %d replies were dropped", s.Dropped)
+		o.Valid, o.Reason = false, fmt.Sprintf("the buffer of a receiving socket was full: it dropped %d packets", s.Dropped)
 	case n.Duplicates > 0:
 		o.Valid, o.Reason = false, fmt.Sprintf("%d duplicate replies: something other than the chain forwards packets", n.Duplicates)
 	case n.Received == 0:
@@ -225,7 +226,12 @@ func (m *measurement) stream(ctx context.Context, length, packets int, rate floa
 	if err := errors.Join(err, in.Close(), context.Cause(ctx)); err != nil {
 		return Stream{}, err
 	}
-	s := Stream{Path: m.path, Length: length, Forwarding: m.forwardingModes(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped}
+	dropped, err := m.echo.Dropped()
+	if err != nil {
+		return Stream{}, err
+	}
+	s := Stream{Path: m.path, Length: length, Forwarding: m.forwardingModes(length), Accelerator: m.Accelerator, Sent: sent, Dropped: got.Dropped + dropped - m.dropped}
+	m.dropped = dropped
 	arrivals := make([]delay.Packet, len(got.Receptions))
 	for i, x := range got.Receptions {
 		arrivals[i] = delay.Packet{Sequence: x.Sequence, Sent: x.Sent, Received: x.Kernel}

@@ -2,6 +2,7 @@ package packet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,39 +14,57 @@ import (
 	"vitrine/internal/thread"
 )
 
-// Echo returns every datagram that arrives at the address unchanged to its sender, until the
-// context ends. It is a bare loop, so a round trip contains little besides the network. It calls
-// ready once the socket is bound; ready may be nil. Echo needs no privilege.
-func Echo(ctx context.Context, at netip.AddrPort, ready func()) error {
+// An Echo returns every datagram that arrives at its address unchanged to the sender. It is a bare
+// loop, so a round trip contains little besides the network. It needs no privilege.
+type Echo struct {
+	at netip.AddrPort
+	fd int
+}
+
+// OpenEcho opens the socket. It returns a *vitrine.BadInput if another program uses the address.
+func OpenEcho(at netip.AddrPort) (*Echo, error) {
 	fd, err := openUDP(at)
 	if err != nil {
-		return fmt.Errorf("echo at %v: %w", at, err)
+		return nil, fmt.Errorf("echo at %v: %w", at, err)
 	}
-	defer unix.Close(fd)
 	if err := prepare(fd, defaultRoom); err != nil {
-		return fmt.Errorf("echo at %v: %w", at, err)
+		return nil, fmt.Errorf("echo at %v: %w", at, errors.Join(err, unix.Close(fd)))
 	}
-	if ready != nil {
-		ready()
-	}
+	return &Echo{at, fd}, nil
+}
+
+// Run returns datagrams until the context ends.
+func (e *Echo) Run(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the thread and its preference end with the goroutine
 		thread.Prefer()
-		in := newInbox(fd)
+		in := newInbox(e.fd)
 		for ctx.Err() == nil {
 			n, err := in.receive()
 			if err == nil {
 				err = in.reflect(n)
 			}
 			if err != nil {
-				done <- fmt.Errorf("echo at %v: %w", at, err)
+				done <- fmt.Errorf("echo at %v: %w", e.at, err)
 				return
 			}
 		}
 		done <- nil
 	}()
 	return <-done
+}
+
+// Dropped returns how many datagrams the kernel has dropped so far because the socket's buffer was
+// full. These datagrams are no loss of the network.
+func (e *Echo) Dropped() (uint32, error) { return drops(e.fd) }
+
+// Close closes the socket. Run must have ended.
+func (e *Echo) Close() error {
+	if err := unix.Close(e.fd); err != nil {
+		return fmt.Errorf("close the echo at %v: %w", e.at, err)
+	}
+	return nil
 }
 
 // reflect sends the first n packets back to their senders.

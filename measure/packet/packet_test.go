@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -11,9 +12,12 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/fabric/fabrictest"
+	"vitrine/internal/hosttest"
+	"vitrine/internal/mmsg"
 	"vitrine/internal/netns"
 )
 
@@ -216,17 +220,18 @@ func TestDuplicatesTakeNoRoom(t *testing.T) {
 
 func TestRoundTripsOfEverySize(t *testing.T) {
 	p := newPair(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	bound := make(chan struct{})
-	go func() {
-		ended <- netns.Do(p.far, func() error { return Echo(ctx, p.dest, func() { close(bound) }) })
-	}()
-	select {
-	case <-bound:
-	case err := <-ended:
+	var e *Echo
+	err := netns.Do(p.far, func() (err error) {
+		e, err = OpenEcho(p.dest)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer e.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
 	s := p.sender(t)
 	for _, size := range Sizes() {
 		r := receiver(t, ReceiverConfig{NetNS: p.near, Address: p.source})
@@ -242,6 +247,41 @@ func TestRoundTripsOfEverySize(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEchoCountsItsDrops checks that datagrams beyond an echo's buffer are counted.
+func TestEchoCountsItsDrops(t *testing.T) {
+	e, err := OpenEcho(netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	mmsg.GrowReceive(e.fd, 1)
+	at, err := mmsg.Local(e.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if err := unix.Sendto(e.fd, make([]byte, 100), 0, mmsg.Sockaddr(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := e.Dropped(); n == 0 || err != nil {
+		t.Errorf("got %d drops, error %v", n, err)
+	}
+}
+
+// TestEchoPrintsARecord checks the output of the program, which has the drops.
+func TestEchoPrintsARecord(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := RunEcho(ctx, []string{"--listen", hosttest.FreeAddress(t, "udp")}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := ReadRecord(out.Bytes()); err != nil || r.Dropped != 0 {
+		t.Errorf("got %+v, error %v", r, err)
 	}
 }
 

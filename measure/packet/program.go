@@ -23,10 +23,10 @@ import (
 	"vitrine/measure/cpu"
 )
 
-// Instances run the programs of this package. Sender and receiver print a Record.
+// Instances run the programs of this package. Each prints a Record.
 
-// A Record is the output of a sender or a receiver. It is a line of JSON, and a line with its
-// receptions, packed and in base64, because standard output may be a terminal.
+// A Record is the output of a sender, a receiver or an echo. It is a line of JSON, and a line with
+// its receptions, packed and in base64, because standard output may be a terminal.
 type Record struct {
 	Boot     string `json:"boot_id"` // of the kernel that stamped: stamps of one kernel share a clock
 	Sent     *Sent  `json:"sent,omitempty"`
@@ -79,7 +79,7 @@ var recordBegin = []byte(`{"boot_id":`)
 func ReadRecord(text []byte) (*Record, error) {
 	i := bytes.LastIndex(text, recordBegin)
 	if i < 0 {
-		return nil, errors.New("not a record of a sender or receiver: no line begins with " + string(recordBegin))
+		return nil, errors.New("not a record of a sender, receiver or echo: no line begins with " + string(recordBegin))
 	}
 	head, rest, whole := bytes.Cut(text[i:], []byte("\n"))
 	if !whole {
@@ -88,11 +88,11 @@ func ReadRecord(text []byte) (*Record, error) {
 	body, _, _ := bytes.Cut(rest, []byte("\n"))
 	var r Record
 	if err := json.Unmarshal(head, &r); err != nil {
-		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
+		return nil, fmt.Errorf("not a record of a sender, receiver or echo: %w", err)
 	}
 	packed, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(body)))
 	if err != nil {
-		return nil, fmt.Errorf("not a record of a sender or receiver: %w", err)
+		return nil, fmt.Errorf("not a record of a sender, receiver or echo: %w", err)
 	}
 	if len(packed) != r.Count*receptionSize {
 		return nil, fmt.Errorf("the record is truncated: %d receptions in %d bytes", r.Count, len(packed))
@@ -110,9 +110,9 @@ func ReadRecord(text []byte) (*Record, error) {
 	return &r, nil
 }
 
-// RunEcho is `vitrine reference echo`: see Echo. It prints "ready" on standard
-// error when it is ready.
-func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
+// RunEcho is `vitrine reference echo`: see Echo. It prints "ready" on standard error when it is
+// ready, and its Record when the context ends (SIGTERM).
+func RunEcho(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("echo", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	listen := flags.String("listen", "", "address and port, IPv4")
@@ -123,7 +123,20 @@ func RunEcho(ctx context.Context, args []string, _, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return Echo(ctx, at, func() { fmt.Fprintln(stderr, "ready") })
+	e, err := OpenEcho(at)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	fmt.Fprintln(stderr, "ready")
+	if err := e.Run(ctx); err != nil {
+		return err
+	}
+	dropped, err := e.Dropped()
+	if err != nil {
+		return err
+	}
+	return (&Record{Dropped: dropped}).Write(stdout)
 }
 
 // MostReceived is the largest number of probes that one receiver accepts, over all streams.

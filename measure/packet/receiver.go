@@ -182,7 +182,7 @@ func (r *Receiver) Receive(ctx context.Context, most int, quiet time.Duration) (
 		err := r.take(ctx, in, &got, most, quiet)
 		got.Drift, _ = in.clock.Drift()
 		var dropsErr error
-		got.Dropped, dropsErr = r.drops()
+		got.Dropped, dropsErr = drops(r.fd)
 		done <- outcome{got, errors.Join(err, dropsErr)}
 	}()
 	o := <-done
@@ -229,8 +229,8 @@ func (r *Receiver) take(ctx context.Context, in *inbox, got *Received, most int,
 // drops returns the number of packets that the kernel dropped because the buffer was full. It is 0
 // if the kernel does not report that number; gVisor does not. The count in control messages
 // (SO_RXQ_OVFL) is not sufficient, because it covers only drops before a queued packet.
-func (r *Receiver) drops() (uint32, error) {
-	n, err := mmsg.Drops(r.fd)
+func drops(fd int) (uint32, error) {
+	n, err := mmsg.Drops(fd)
 	if errors.Is(err, unix.ENOPROTOOPT) {
 		return 0, nil
 	}
