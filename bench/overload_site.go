@@ -16,7 +16,6 @@ import (
 	"vitrine/internal/cgroup"
 	"vitrine/load"
 	"vitrine/monitor"
-	"vitrine/testbed"
 	"vitrine/testbed/quiet"
 )
 
@@ -59,11 +58,11 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 		if err := f.load(ctx); err != nil {
 			return nil, err
 		}
-		if err := f.cpus.KeepOff(); err != nil {
+		back, err := f.cpus.KeepOff()
+		if err != nil {
 			return nil, err
 		}
-		everywhere := testbed.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
-		defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
+		defer func() { err = errors.Join(err, back()) }()
 		s := &overloadSite{from: sourceAt(ctx, time.Now()), progress: progress}
 		if s.build, err = buildID(f.vitrine); err != nil {
 			return nil, err
@@ -73,7 +72,7 @@ func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite,
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, awake.Close()) }()
-		if s.guard, err = quiet.New(ctx, everywhere.Generator...); err != nil {
+		if s.guard, err = quiet.New(ctx, slices.Concat(f.cpus.Generator, f.cpus.Function)...); err != nil {
 			return nil, err
 		}
 		s.guard.Slowdown = overloadNow.Slowdown

@@ -63,6 +63,7 @@ type realSite struct {
 	workload   *spec.Workload
 	cpus       testbed.CPUs
 	locks      *runstate.CPULocks
+	back       func() error  // undoes KeepOff; nil: this process uses all its CPUs
 	awake      io.Closer     // nil unless the CPUs are kept awake
 	watch      quiet.Watcher // nil before the site is open
 	campaigns  int
@@ -99,7 +100,9 @@ func (s *realSite) open(ctx context.Context) error {
 	if err := s.occupy(ctx); err != nil {
 		return errors.Join(err, s.close()) // or the next call would wait for this one
 	}
-	return s.cpus.KeepOff()
+	back, err := s.cpus.KeepOff()
+	s.back = back
+	return err
 }
 
 // occupy locks the CPUs, keeps them awake and reads the idle host.
@@ -145,9 +148,12 @@ func (s *realSite) prepare(ctx context.Context) (err error) {
 
 // close releases the CPUs. It may be called on a site that never opened.
 func (s *realSite) close() (err error) {
+	if s.back != nil {
+		err = s.back()
+		s.back = nil
+	}
 	if s.locks != nil {
-		everywhere := testbed.CPUs{Generator: slices.Concat(s.cpus.Generator, s.cpus.Function)}
-		err = errors.Join(everywhere.KeepOff(), s.locks.Close())
+		err = errors.Join(err, s.locks.Close())
 		s.locks = nil
 	}
 	if s.awake != nil {

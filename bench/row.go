@@ -14,15 +14,15 @@ import (
 // A Row is one figure. If this host cannot measure it, the pointers are nil and Reason says why.
 type Row struct {
 	Name    string      `json:"name"`             // "load/sip"
-	Ours    *float64    `json:"ours"`             // median over the rounds
-	Theirs  *float64    `json:"theirs"`           // median over the rounds
+	Ours    *float64    `json:"ours"`             // median over the rounds or runs
+	Theirs  *float64    `json:"theirs"`           // median over the rounds or runs
 	Unit    string      `json:"unit"`             // of ours and theirs
 	Against string      `json:"against"`          // description of theirs
-	Ratio   *float64    `json:"ratio"`            // median of the rounds' ratios ours / theirs
+	Ratio   *float64    `json:"ratio"`            // median of the rounds' ratios ours / theirs, or ratio of the medians (ratioOf)
 	Aim     string      `json:"aim"`              // bound on the ratio: ">= 3", "<= 1.5"; empty: no aim, for information only
 	Holds   *bool       `json:"holds"`            // whether the ratio meets the aim; nil: no aim
 	Spread  *[2]float64 `json:"spread"`           // lowest and highest ratio of a round
-	Rounds  int         `json:"rounds"`           // number of rounds
+	Rounds  int         `json:"rounds"`           // number of rounds, or of runs (ratioOf)
 	Reason  string      `json:"reason,omitempty"` // why there is no figure
 }
 

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,11 +64,11 @@ func trialBench(ctx context.Context, dir string, progress io.Writer) (rows []Row
 		return nil, err
 	}
 	// Both sides stay off the function's CPUs, as the product does.
-	if err := f.cpus.KeepOff(); err != nil {
+	back, err := f.cpus.KeepOff()
+	if err != nil {
 		return nil, err
 	}
-	everywhere := testbed.CPUs{Generator: slices.Concat(f.cpus.Generator, f.cpus.Function)}
-	defer func() { err = errors.Join(err, everywhere.KeepOff()) }()
+	defer func() { err = errors.Join(err, back()) }()
 	b, err := newBare(ctx, f)
 	defer func() { err = errors.Join(err, b.remove()) }()
 	if err != nil {

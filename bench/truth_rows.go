@@ -92,9 +92,10 @@ func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 	return rows, nil
 }
 
-// ratioOf returns a row with the ratio of the medians. The spread is over up to ten rounds of
-// equally many runs. Searches that found nothing have an infinite error. If a median or the ratio
-// is not finite, the row has a reason in place of figures.
+// ratioOf returns a row with the ratio of the medians, where Pairs.row has the median of the rounds'
+// ratios. Row.Rounds is the number of runs. The spread is over up to ten rounds of equally many runs.
+// Searches that found nothing have an infinite error. If a median or the ratio is not finite, the row
+// has a reason in place of figures.
 func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, error) {
 	rounds := min(10, len(ours))
 	ratio := func(a, b []float64) (r float64, finite bool) {

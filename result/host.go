@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/procfs"
 	"github.com/prometheus/procfs/sysfs"
+	"golang.org/x/sys/unix"
 )
 
 // A Host describes the machine of a run. A field that could not be read is empty, and Missing has
@@ -194,7 +195,7 @@ func (p *probe) readSys() {
 		p.miss(err, "siblings", "isolated_cpus", "clocksource")
 		return
 	}
-	p.readSiblings(fs)
+	p.readSiblings()
 	if isolated, err := fs.IsolatedCPUs(); err != nil {
 		p.miss(err, "isolated_cpus")
 	} else {
@@ -214,23 +215,32 @@ func (p *probe) readSys() {
 	p.host.Clocksource = sources[0].Current
 }
 
-// readGovernor reads one file per CPU. sysfs.SystemCpufreq would need a dozen other files, and
-// some drivers lack a few of them.
-func (p *probe) readGovernor() {
-	files, err := filepath.Glob(p.path("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
-	if err == nil && len(files) == 0 {
-		err = errors.New("the kernel does not show CPU frequency control (/sys/devices/system/cpu/cpu0/cpufreq)")
+// perCPU returns the distinct contents of one file of all CPUs. An offline CPU lacks the file, or
+// the kernel answers EBUSY. Package sysfs also reads other files, which some drivers lack.
+func (p *probe) perCPU(name string) (values []string, err error) {
+	files, err := filepath.Glob(p.path("sys/devices/system/cpu/cpu[0-9]*/" + name))
+	if err != nil {
+		return nil, err
 	}
-	var governors []string
 	for _, file := range files {
-		text, readErr := os.ReadFile(file)
-		if readErr != nil {
-			err = readErr
-			break
+		text, err := os.ReadFile(file)
+		if errors.Is(err, unix.EBUSY) { // show in drivers/cpufreq/cpufreq.c
+			continue
 		}
-		if name := strings.TrimSpace(string(text)); !slices.Contains(governors, name) {
-			governors = append(governors, name)
+		if err != nil {
+			return nil, err
 		}
+		if value := strings.TrimSpace(string(text)); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return values, nil
+}
+
+func (p *probe) readGovernor() {
+	governors, err := p.perCPU("cpufreq/scaling_governor")
+	if err == nil && len(governors) == 0 {
+		err = errors.New("the kernel does not show CPU frequency control (/sys/devices/system/cpu/cpu0/cpufreq)")
 	}
 	if err != nil {
 		p.miss(err, "governor")
@@ -239,25 +249,19 @@ func (p *probe) readGovernor() {
 	p.host.Governor = strings.Join(governors, ",")
 }
 
-func (p *probe) readSiblings(fs sysfs.FS) {
-	cpus, err := fs.CPUs()
-	if err == nil && len(cpus) == 0 {
-		err = errors.New("/sys/devices/system/cpu lists no CPU")
-	}
-	for _, cpu := range cpus {
-		topology, topologyErr := cpu.Topology()
-		if topologyErr != nil {
-			err = topologyErr
-			break
-		}
-		list := topology.ThreadSiblingsList
-		if strings.ContainsAny(list, ",-") && !slices.Contains(p.host.Siblings, list) {
-			p.host.Siblings = append(p.host.Siblings, list)
-		}
+func (p *probe) readSiblings() {
+	lists, err := p.perCPU("topology/thread_siblings_list")
+	if err == nil && len(lists) == 0 {
+		err = errors.New("the kernel does not show which CPUs share a core (/sys/devices/system/cpu/cpu0/topology)")
 	}
 	if err != nil {
-		p.host.Siblings = nil
 		p.miss(err, "siblings")
+		return
+	}
+	for _, list := range lists {
+		if strings.ContainsAny(list, ",-") {
+			p.host.Siblings = append(p.host.Siblings, list)
+		}
 	}
 }
 

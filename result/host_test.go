@@ -66,8 +66,36 @@ func TestHostIsReadWhole(t *testing.T) {
 		t.Errorf("read %+v\nwant %+v", got, want)
 	}
 	list := result.NotIsolated(got, result.Reservation{Function: []int{1, 3}, Generator: []int{0}})
-	if len(list) != 1 || !strings.Contains(list[0], "share a kernel") {
+	if len(list) != 2 || !strings.Contains(list[0], "share a kernel") || !strings.Contains(list[1], "spreads no threads over isolated CPUs") {
 		t.Errorf("a fully isolated host has %q", list)
+	}
+	list = result.NotIsolated(got, result.Reservation{Function: []int{0, 2, 3}, Generator: []int{1}})
+	if slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "spreads no threads") }) {
+		t.Errorf("a function on one isolated CPU has %q", list)
+	}
+}
+
+// TestOfflineCPU checks that a CPU that is offline, as the siblings after SMT was turned off, hides
+// nothing about the others.
+func TestOfflineCPU(t *testing.T) {
+	files := server()
+	files["sys/devices/system/cpu/cpu4/online"] = "0\n"
+	got := result.ReadHost(plant(t, files))
+	if want := result.ReadHost(plant(t, server())); !reflect.DeepEqual(got, want) {
+		t.Errorf("read %+v\nwant %+v", got, want)
+	}
+}
+
+// TestSiblingsAreUnknown checks that a host without any topology is not a host without siblings.
+func TestSiblingsAreUnknown(t *testing.T) {
+	files := server()
+	for name := range files {
+		if strings.Contains(name, "/topology/") {
+			delete(files, name)
+		}
+	}
+	if h := result.ReadHost(plant(t, files)); h.Siblings != nil || h.Missing["siblings"] == "" {
+		t.Errorf("read siblings %q, missing %q", h.Siblings, h.Missing["siblings"])
 	}
 }
 

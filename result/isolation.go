@@ -26,6 +26,9 @@ func NotIsolated(h Host, r Reservation) []string {
 		}
 		note("%s not isolated from the scheduler (isolcpus): other processes and the kernel may run there", which)
 	}
+	if len(intersect(r.Function, h.IsolatedCPUs)) > 1 {
+		note("the scheduler spreads no threads over isolated CPUs: use pinning with flavors of at most one vCPU")
+	}
 	switch {
 	case h.Virtualization == "":
 		note("unknown whether this host is a virtual machine: %s", h.Missing["virtualization"])

@@ -15,8 +15,8 @@ import (
 // maxLinks is how many symbolic links the kernel follows in a path (path_resolution(7)).
 const maxLinks = 40
 
-// scratch is the folder that an instance may write to. Vitrine only creates and removes that
-// folder.
+// scratch is the folder that an instance may write to. Links in that folder do not matter, because
+// Vitrine writes there by substrate.WriteFile and substrate.OpenOutput alone, which follow none.
 const scratch = "scratch"
 
 // CheckLinks returns an error if a folder lies behind a symbolic link of another user, or contains

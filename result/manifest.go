@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -98,6 +99,18 @@ func (m Manifest) SameSpecs(now Manifest) error {
 	return nil
 }
 
+// SamePlace returns nil if both manifests have the same CPUs and the same accelerator of virtual
+// machines. Otherwise the error says what differs.
+func (m Manifest) SamePlace(now Manifest) error {
+	switch {
+	case !slices.Equal(m.CPUs.Function, now.CPUs.Function) || !slices.Equal(m.CPUs.Generator, now.CPUs.Generator):
+		return fmt.Errorf("the run began on %s, but is now on %s", m.CPUs, now.CPUs)
+	case m.Accelerator != now.Accelerator:
+		return fmt.Errorf("the run began with the accelerator %s, but now has %s", m.Accelerator, now.Accelerator)
+	}
+	return nil
+}
+
 // Measures reports whether the run is a measurement of the kind.
 func (m Manifest) Measures(kind string) bool {
 	var x struct {
@@ -128,6 +141,11 @@ type Generator struct {
 type Reservation struct {
 	Function  []int `json:"function"`
 	Generator []int `json:"generator"`
+}
+
+// String names the CPUs for people.
+func (r Reservation) String() string {
+	return fmt.Sprintf("CPUs %v (generator on %v)", r.Function, r.Generator)
 }
 
 // readManifest reads the manifest of dir. The error is fs.ErrNotExist if dir is no run folder.

@@ -40,7 +40,7 @@ type Sizing struct {
 	Bottleneck  string             `json:"bottleneck"`  // component; empty: unknown
 	Utilization map[string]float64 `json:"utilization"` // component -> used / given at capacity, 0..1
 	Trials      int                `json:"trials"`
-	LoadSeconds float64            `json:"load_seconds"` // time under load, warm-up included
+	LoadSeconds float64            `json:"load_seconds"` // time under load, including invalid trials and without warm-ups
 	Search      *Search            `json:"search,omitempty"`
 }
 

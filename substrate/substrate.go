@@ -83,6 +83,13 @@ type Process interface {
 	Err() error
 }
 
+// A Timed is a Process whose CPU time is known after its end.
+type Timed interface {
+	// Spent returns the CPU time of the command and of the descendants that it waited for, once
+	// Done is closed.
+	Spent() time.Duration
+}
+
 // An Owner is an Instance whose commands may run as another user than this process.
 type Owner interface {
 	// Own gives a file or folder of the host to that user, but not the folder's content.

@@ -40,7 +40,7 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 			return c, &vitrine.Unsupported{
 				What:    fmt.Sprintf("CPU %d, which the deployment names", cpu),
 				Missing: fmt.Sprintf("this process may run on CPUs %v", allowed),
-				Do:      "change servers.cpus or servers.generator_cpus",
+				Do:      "change servers.cpus or servers.generator_cpus, or, if isolcpus isolates the CPU, allow all CPUs of the run: taskset -c LIST vitrine ...",
 			}
 		}
 	}
@@ -80,10 +80,24 @@ func firstFree(allowed, taken []int) []int {
 }
 
 // KeepOff moves all threads of this process to the generator's CPUs, so that monitoring takes no
-// CPU time from the function. New threads inherit these CPUs.
-func (c CPUs) KeepOff() error {
+// CPU time from the function. New threads inherit these CPUs. back moves all threads to the CPUs
+// that the calling thread had before. Without back, ShareCPUs finds no CPU for the next function.
+func (c CPUs) KeepOff() (back func() error, err error) {
+	before, err := thread.Allowed()
+	if err != nil {
+		return nil, err
+	}
+	back = func() error { return moveThreads(before) }
+	if err := moveThreads(c.Generator); err != nil {
+		return nil, errors.Join(err, back())
+	}
+	return back, nil
+}
+
+// moveThreads moves all threads of this process to the CPUs.
+func moveThreads(cpus []int) error {
 	var set unix.CPUSet
-	for _, cpu := range c.Generator {
+	for _, cpu := range cpus {
 		set.Set(cpu)
 	}
 	moved := map[string]bool{}
@@ -103,7 +117,7 @@ func (c CPUs) KeepOff() error {
 				continue
 			}
 			if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("move to CPUs %v: %w", c.Generator, err)
+				return fmt.Errorf("move to CPUs %v: %w", cpus, err)
 			}
 		}
 		if len(moved) == before {

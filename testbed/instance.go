@@ -46,8 +46,9 @@ type Instance struct {
 	logBegins int64             // offset in the log at which the output of the last start begins
 }
 
-// create makes the instance's place, with its folder. If create fails, it removes the scratch folder
-// only if it made that folder: another instance may have the same name.
+// create makes the instance's place, with its folder. It empties the scratch folder, because a killed
+// run may have left files there. If the place cannot be made, create removes the scratch folder only if
+// it made that folder: another instance may have the same name.
 func (in *Instance) create(ctx context.Context, s *Site) error {
 	if err := os.MkdirAll(in.Dir, 0o755); err != nil {
 		return err
@@ -69,10 +70,7 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 		return fmt.Errorf("create %s: %w", in.Name, err)
 	}
 	in.place = place
-	if err := substrate.Own(place, in.Scratch()); err != nil {
-		return fmt.Errorf("create %s: %w", in.Name, err)
-	}
-	return nil
+	return in.ClearScratch()
 }
 
 // Scratch returns the folder on the host that the instance may write to. The folder is removed
@@ -176,6 +174,16 @@ func (in *Instance) Done() <-chan struct{} { return in.process.Done() }
 
 // Err returns the result of that command once Done is closed: nil for exit status 0.
 func (in *Instance) Err() error { return in.process.Err() }
+
+// Spent returns the CPU time of that command, and of the descendants that it waited for. known is
+// false if the command has not ended, or if the substrate does not know the time.
+func (in *Instance) Spent() (spent time.Duration, known bool) {
+	p, known := in.process.(substrate.Timed)
+	if !known || !substrate.Ended(in.process) {
+		return 0, false
+	}
+	return p.Spent(), true
+}
 
 // Ended returns an error with the result of the last started command and the end of its log. It
 // returns nil if the command runs or nothing was started.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -31,6 +32,8 @@ type boundedLog struct {
 	until int64 // the bytes from keep() to here are freed; 0: none
 
 	earlier int64 // dropped bytes according to a note in the freed part, minus the note's length; see noted
+
+	fallocate func(fd int, mode uint32, off, size int64) error // nil: unix.Fallocate
 }
 
 // droppedNote replaces the dropped bytes in a log. It has the number of these bytes, and the
@@ -57,7 +60,8 @@ func (l *boundedLog) noted(f *os.File) int64 {
 // output.
 func (l *boundedLog) keep() int64 { return l.most / 4 }
 
-// trim frees the middle of the log if it is over the bound.
+// trim frees the middle of the log if it is over the bound. If the file system cannot free a part of
+// a file, the log no longer has a bound: a full log is better than a campaign that ends.
 func (l *boundedLog) trim() error {
 	f, size, err := l.open()
 	if f == nil {
@@ -72,7 +76,16 @@ func (l *boundedLog) trim() error {
 		if l.until == 0 {
 			l.earlier = l.noted(f)
 		}
-		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from); err != nil {
+		fallocate := l.fallocate
+		if fallocate == nil {
+			fallocate = unix.Fallocate
+		}
+		err := fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			l.most, l.until = math.MaxInt64, 0
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("bound the log %s: free its middle: %w", l.path, err)
 		}
 		l.until = to

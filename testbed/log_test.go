@@ -105,6 +105,27 @@ func TestDroppedBytesAddUp(t *testing.T) {
 	}
 }
 
+// TestLogStaysWhole checks that a log keeps all bytes on a file system that cannot free a part of a
+// file, and that this is no error.
+func TestLogStaysWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	const size = 3 << 20
+	if err := os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	l := &boundedLog{path: path, most: 1 << 20, fallocate: func(int, uint32, int64, int64) error {
+		tries++
+		return syscall.EOPNOTSUPP
+	}}
+	if err := errors.Join(l.trim(), l.trim(), l.shorten()); err != nil || tries != 1 {
+		t.Errorf("tried %d times to free the middle, error %v", tries, err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != strings.Repeat("x", size) {
+		t.Errorf("got %d bytes, error %v, want the log unchanged", len(text), err)
+	}
+}
+
 // note returns the note in a log with its line breaks, or "" if there is none.
 func note(log string) string {
 	begin, end := strings.Index(log, "\n[vitrine: "), strings.Index(log, "]\n")

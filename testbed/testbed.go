@@ -29,6 +29,7 @@ type Config struct {
 	Self  string                   // path of this executable, which instances may run
 
 	// LogLimit is the number of bytes of disk for an instance's log; 0: 64 MiB. If a log is
-	// longer, its middle is dropped, and the log has the number of dropped bytes.
+	// longer, its middle is dropped, and the log has the number of dropped bytes. On a file system
+	// that cannot free a part of a file, logs have no bound.
 	LogLimit int64
 }

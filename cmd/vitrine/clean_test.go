@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"vitrine/image"
@@ -13,7 +14,7 @@ import (
 
 // TestRunsStayOnRecordUntilCleaned checks that a failed run that left nothing is removed from the
 // record. A run that cannot be undone completely stays on record, and must not stop the cleaning
-// of others.
+// of others, whose remains the output names.
 func TestRunsStayOnRecordUntilCleaned(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "runs")
 	var all [3]*runstate.Run
@@ -26,11 +27,15 @@ func TestRunsStayOnRecordUntilCleaned(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out, stderr: &out}
 	clean, stuck, failed := all[0], all[1], all[2]
-	if err := errors.Join(stuck.Record("interface", "eno1", []byte("cut o")), clean.Abandon(), stuck.Close()); err != nil {
+	specs := t.TempDir()
+	if err := errors.Join(stuck.Record("interface", "eno1", []byte("cut o")), clean.Record(specsKind, "folder", []byte(specs)), clean.Abandon(), stuck.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.leave(t.Context(), failed, errors.New("no such generator")); err != nil {
 		t.Error(err)
+	}
+	if !strings.Contains(out.String(), "removed "+specs+"\n") {
+		t.Errorf("the output does not name %s:\n%s", specs, &out)
 	}
 	if dead, err := runstate.Dead(root); err != nil || !slices.Equal(dead, []string{stuck.ID}) {
 		t.Errorf("dead runs: got %q, error %v, want %q\n%s", dead, err, stuck.ID, &out)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"vitrine"
@@ -46,10 +48,11 @@ type recording struct {
 	backends *backends
 	results  *result.Run
 	locks    *runstate.CPULocks // nil: the CPUs are shared
+	back     func() error       // undoes KeepOff; nil: this process uses all its CPUs
 }
 
 // begin begins a run. With resume, it continues the run in the folder if the manifests of both
-// have the same specifications.
+// have the same specifications, CPUs and accelerator.
 func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
 	r := &recording{session: s, app: a}
 	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
@@ -57,7 +60,7 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.leave(ctx, r.label, err), r.locks.Close())
+			err = errors.Join(err, r.release(ctx, err))
 		}
 	}()
 	if r.locks, err = a.lockCPUs(ctx, s, r.label.ID); err != nil {
@@ -77,7 +80,7 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if s.shared {
 		m.NotIsolated = append(m.NotIsolated, notChecked)
 	}
-	if err := s.cpus.KeepOff(); err != nil {
+	if r.back, err = s.cpus.KeepOff(); err != nil {
 		return nil, err
 	}
 	r.results, err = s.openResults(m, a.stderr)
@@ -93,7 +96,17 @@ func (r *recording) end(ctx context.Context, failed error) error {
 		failed = r.results.SaveManifest(m)
 	}
 	err := errors.Join(failed, r.results.Close(), r.app.writeReport(r.dir))
-	return errors.Join(err, r.app.leave(ctx, r.label, err), r.locks.Close())
+	return errors.Join(err, r.release(ctx, err))
+}
+
+// release gives back what begin took from the host and from this process. failed is the error of a
+// failed run.
+func (r *recording) release(ctx context.Context, failed error) error {
+	err := r.app.leave(ctx, r.label, failed)
+	if r.back != nil {
+		err = errors.Join(err, r.back())
+	}
+	return errors.Join(err, r.locks.Close())
 }
 
 // leave ends a run. A failed run may have left something on the host, so leave cleans up after it.
@@ -149,8 +162,8 @@ func (s session) openResults(m result.Manifest, out io.Writer) (*result.Run, err
 // manifestPath returns the path of the manifest, the file that makes a folder a run.
 func manifestPath(dir string) string { return filepath.Join(dir, "manifest.json") }
 
-// openResults creates a run folder, or continues a run that began with the same specifications. It
-// prints what it repaired.
+// openResults creates a run folder, or continues a run that began with the same specifications, CPUs
+// and accelerator. It prints what it repaired.
 func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*result.Run, error) {
 	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it and need absolute paths
 	if err != nil {
@@ -176,15 +189,47 @@ func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*re
 	if err := old.SameSpecs(m); err != nil {
 		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files with which the run began, or choose another --out"}, r.Close())
 	}
+	if err := old.SamePlace(m); err != nil {
+		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the CPUs and the accelerator with which the run began, or choose another --out"}, r.Close())
+	}
 	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
-	if slices.Contains(m.NotIsolated, notChecked) && !slices.Contains(old.NotIsolated, notChecked) {
-		old.NotIsolated = append(old.NotIsolated, notChecked)
+	for _, note := range resumptionNotes(old, m) {
+		if !slices.Contains(old.NotIsolated, note) {
+			old.NotIsolated = append(old.NotIsolated, note)
+		}
 	}
 	if err := r.SaveManifest(old); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
+
+// resumptionNotes returns notes for readers of a resumed run: what its later trials do not share with
+// the manifest old, with which the run began.
+func resumptionNotes(old, m result.Manifest) (notes []string) {
+	if slices.Contains(m.NotIsolated, notChecked) {
+		notes = append(notes, notChecked)
+	}
+	differs := func(then, now string) {
+		if then != now {
+			notes = append(notes, fmt.Sprintf("the run began with %s, but was resumed with %s", then, now))
+		}
+	}
+	if commit(old.Tool) != commit(m.Tool) {
+		differs(old.Tool, m.Tool)
+	}
+	differs(old.Host.Described(), m.Host.Described())
+	for _, name := range slices.Sorted(maps.Keys(m.Substrates)) {
+		if now := m.Substrates[name]; now != "" { // nothing runs on a substrate whose version is unknown
+			differs(name+" "+old.Substrates[name], name+" "+now)
+		}
+	}
+	return notes
+}
+
+// commit returns a manifest's tool without the marks of a changed source tree. A run of `vitrine
+// reproduce` changes the tree: it counts itself in the history of its exhibit.
+func commit(tool string) string { return strings.ReplaceAll(tool, "-dirty", "") }
 
 // measureAndPresent measures in the session and prints the results, as presentAs does. If a part of
 // the measurement fails, it prints the other results too and returns the error.

@@ -1,14 +1,22 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/thread"
 	"vitrine/measure"
 	"vitrine/result"
+	"vitrine/spec"
+	"vitrine/testbed"
+	"vitrine/trial"
 )
 
 // TestResumePrintsRepairs checks that a resumed run prints what it repaired in its folder: here the
@@ -37,6 +45,97 @@ func TestResumePrintsRepairs(t *testing.T) {
 	open()
 	if want := "repaired: outcomes.jsonl: removed an incomplete last line of 9 bytes\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+// TestRunGivesBackItsCPUs checks that a run that has ended, or could not begin, leaves this process
+// its CPUs. Otherwise the next run of the process has no CPU for the function.
+func TestRunGivesBackItsCPUs(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	before, err := thread.Allowed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(before) < 2 {
+		t.Skip("a run needs two CPUs")
+	}
+	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
+	manifest := func(*backends) (result.Manifest, error) { return result.Manifest{}, nil }
+	dir := t.TempDir()
+	for i, name := range []string{"first", "second", "first"} {
+		cpus, err := testbed.ShareCPUs(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := a.begin(t.Context(), session{dir: filepath.Join(dir, name), cpus: cpus, options: new(options)}, manifest)
+		if occupied := i == 2; (err != nil) != occupied {
+			t.Fatalf("run %d: %v", i, err)
+		}
+		if err == nil {
+			if during, err := thread.Allowed(); err != nil || !slices.Equal(during, cpus.Generator) {
+				t.Errorf("run %d is on CPUs %v, %v", i, during, err)
+			}
+			if err := r.end(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after, err := thread.Allowed(); err != nil || !slices.Equal(after, before) {
+			t.Errorf("after run %d this process has CPUs %v, before %v; %v", i, after, before, err)
+		}
+	}
+}
+
+// TestCampaignResumesOnlyWhereItBegan checks that a campaign can be resumed only on the CPUs and with
+// the accelerator with which it began, and that its manifest has the other differences.
+func TestCampaignResumesOnlyWhereItBegan(t *testing.T) {
+	d, derr := spec.ParseDeployment("deployment.yaml", []byte(sharedDeployment), knownBackends())
+	w, werr := spec.ParseWorkload("workload.yaml", []byte("generator: sip\nparameters: {scenario: reg-dereg}\nrange: [1, 2]\nduration: 1s\n"), knownBackends())
+	b, berr := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err := errors.Join(derr, werr, berr); err != nil {
+		t.Fatal(err)
+	}
+	begun := func(generator int, function ...int) result.Manifest {
+		return campaignManifest(t.Context(), &trial.Config{Deployment: d, Workload: w, CPUs: testbed.CPUs{Function: function, Generator: []int{generator}}}, b)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	open := func(resume bool, m result.Manifest) (notes []string, err error) {
+		r, err := openResults(dir, resume, m, t.Output())
+		if err != nil {
+			return nil, err
+		}
+		return r.Manifest().NotIsolated, r.Close()
+	}
+	first, err := open(false, begun(0, 1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	emulated := begun(0, 1, 2)
+	emulated.Accelerator = vitrine.Emulation
+	for want, m := range map[string]result.Manifest{
+		"the run began on CPUs [1 2] (generator on [0]), but is now on CPUs [1] (generator on [0])":   begun(0, 1),
+		"the run began on CPUs [1 2] (generator on [0]), but is now on CPUs [0 2] (generator on [1])": begun(1, 0, 2),
+		"the run began with the accelerator none, but now has tcg":                                    emulated,
+	} {
+		if _, err := open(true, m); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+	same, other := begun(0, 1, 2), begun(0, 1, 2)
+	same.Tool += "-dirty"
+	other.Tool, other.Host.Kernel, other.Substrates = "vitrine v9", "9.9.9", map[string]string{"process": "another kernel"}
+	if notes, err := open(true, same); err != nil || !slices.Equal(notes, first) {
+		t.Errorf("resumed in the same way: got notes %q, %v, want %q", notes, err, first)
+	}
+	for range 2 {
+		notes, err := open(true, other)
+		if err != nil || len(notes) != len(first)+3 {
+			t.Fatalf("resumed in another way: got notes %q, %v", notes, err)
+		}
+		for i, want := range []string{"vitrine v9", "Linux 9.9.9", "process another kernel"} {
+			if note := notes[len(first)+i]; !strings.HasPrefix(note, "the run began with ") || !strings.HasSuffix(note, want) {
+				t.Errorf("got note %q, want %s", note, want)
+			}
+		}
 	}
 }
 

@@ -3,8 +3,13 @@ package cgroup
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 )
@@ -149,14 +154,78 @@ func TestDetectNone(t *testing.T) {
 	}
 }
 
-// TestDetectReadOnly checks that a read-only mount, as in containers, is reported as a missing
-// privilege.
+// TestDetectReadOnly checks that a missing privilege is reported, and that a read-only mount, as in
+// containers, has another remedy.
 func TestDetectReadOnly(t *testing.T) {
-	refuse := func(string) error { return os.ErrPermission }
-	for mounts, groups := range map[string]string{mountsV1: "7:memory:/docker/abc\n5:cpu,cpuacct:/\n3:freezer:/\n", mountsV2: "0::/\n"} {
-		proc, _ := fakeProc(t, mounts, groups, map[string]string{"cgroup.controllers": "cpu"})
-		if _, err := detect(proc, true, refuse); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "the right to make groups") {
-			t.Errorf("%v", err)
+	for refused, remedy := range map[error]string{os.ErrPermission: "run as root", unix.EROFS: "docker run --privileged"} {
+		refuse := func(group string) error { return &os.PathError{Op: "write", Path: group, Err: refused} }
+		for mounts, groups := range map[string]string{mountsV1: "7:memory:/docker/abc\n5:cpu,cpuacct:/\n3:freezer:/\n", mountsV2: "0::/\n"} {
+			proc, _ := fakeProc(t, mounts, groups, map[string]string{"cgroup.controllers": "cpu"})
+			_, err := detect(proc, true, refuse)
+			if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "the right to make groups") || !strings.Contains(err.Error(), remedy) {
+				t.Errorf("%v: got %v, want the remedy %s", refused, err, remedy)
+			}
+		}
+	}
+}
+
+// TestDetectVersion2Crowded checks that groups are refused where the kernel would not let this
+// process enable controllers, and only there. In a container, the base is not the root of the
+// hierarchy, so it has a cgroup.type.
+func TestDetectVersion2Crowded(t *testing.T) {
+	own := strconv.Itoa(os.Getpid()) + "\n"
+	for name, c := range map[string]struct {
+		procs, enabled string
+		root           bool // of the hierarchy
+		crowded        bool
+	}{
+		"a shell is there, too":             {"1\n" + own, "memory\n", false, true},
+		"only a shell is there":             {"1\n", "", false, true},
+		"this process is alone":             {own, "", false, false},
+		"all processes have moved":          {"", "", false, false},
+		"the controllers are enabled":       {"1\n" + own, "cpuset cpu memory pids\n", false, false},
+		"the root of the hierarchy":         {"1\n" + own, "", true, false},
+		"processes of other PID namespaces": {"0\n" + own, "", false, false},
+	} {
+		files := map[string]string{"cgroup.procs": c.procs, "cgroup.controllers": "cpuset cpu memory pids\n", "cgroup.subtree_control": c.enabled}
+		if !c.root {
+			files["cgroup.type"] = "domain\n"
+		}
+		proc, mount := fakeProc(t, mountsV2, "0::/\n", files)
+		_, err := detect(proc, true, allow)
+		if c.crowded != vitrine.IsUnsupported(err) || (err != nil) != c.crowded {
+			t.Errorf("%s: %v", name, err)
+		}
+		if move := "mkdir " + mount + "/init;"; c.crowded && (err == nil || !strings.Contains(err.Error(), move)) {
+			t.Errorf("%s: got %v, want advice to %s", name, err, move)
+		}
+	}
+}
+
+// TestAbove checks which groups are above this process: in version 1 those of the controller cpu,
+// in a container no group outside of the mount.
+func TestAbove(t *testing.T) {
+	for name, c := range map[string]struct {
+		mounts, groups string
+		want           []string // below MOUNT
+	}{
+		"version 1":                 {mountsV1, "7:memory:/docker/abc/me\n5:cpu,cpuacct:/user.slice/me\n0::/\n", []string{"cpu,cpuacct/user.slice/me", "cpu,cpuacct/user.slice", "cpu,cpuacct"}},
+		"version 2":                 {mountsV2, "0::/user.slice/me.scope\n", []string{"user.slice/me.scope", "user.slice", "."}},
+		"version 2 in a container":  {mountsV2, "0::/\n", []string{"."}},
+		"a group outside the mount": {mountsV2, "0::/../me\n", nil},
+		"no cgroups":                {"25 1 0:5 / /proc rw - proc proc rw\n", "0::/\n", nil},
+	} {
+		proc, mount := fakeProc(t, c.mounts, c.groups, nil)
+		pfs, err := procfs.NewFS(proc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, group := range c.want {
+			want = append(want, filepath.Join(mount, group))
+		}
+		if got, err := Above(pfs); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, want)
 		}
 	}
 }

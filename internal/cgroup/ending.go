@@ -41,6 +41,16 @@ func (h *Host) Groups(run string) ([]string, error) {
 	return names, nil
 }
 
+// Dirs returns the folders of a run's groups, one for each hierarchy. They exist while the run has
+// groups.
+func (h *Host) Dirs(run string) []string {
+	var dirs []string
+	for _, t := range h.trees {
+		dirs = append(dirs, filepath.Join(t.base, Name, run))
+	}
+	return dirs
+}
+
 // Remove ends all processes in the group and removes it. It may be called more than once.
 func (g *Group) Remove(ctx context.Context) error { return g.host.removeAll(ctx, g.name) }
 
@@ -67,7 +77,7 @@ func (t tree) back() {
 		return
 	}
 	for _, c := range t.controllers {
-		_ = set(t.base, "cgroup.subtree_control", "-"+c)
+		_ = set(t.base, subtreeControl, "-"+c)
 	}
 	_ = set(t.home, "cgroup.procs", "0")
 	_ = os.Remove(own)

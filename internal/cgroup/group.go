@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,23 +128,36 @@ func inherit(path string) error {
 	return nil
 }
 
+// subtreeControl has the controllers that a version 2 group enables for the groups in it.
+const subtreeControl = "cgroup.subtree_control"
+
+// missing returns the tree's controllers that a version 2 group does not enable for the groups in
+// it.
+func (t tree) missing(path string) ([]string, error) {
+	enabled, err := get(path, subtreeControl)
+	if err != nil {
+		return nil, err
+	}
+	has := strings.Fields(string(enabled))
+	return slices.DeleteFunc(slices.Clone(t.controllers), func(c string) bool { return slices.Contains(has, c) }), nil
+}
+
+// crowded is the error if a group cannot pass controllers on, because other processes are in it.
+func crowded(path string) *vitrine.Unsupported {
+	return &vitrine.Unsupported{
+		What: "cgroups", Missing: "a group with only this process: " + path + " has others, too",
+		Do: fmt.Sprintf("move them first: mkdir %[1]s/init; for p in $(cat %[1]s/cgroup.procs); do echo $p > %[1]s/init/cgroup.procs; done", path),
+	}
+}
+
 // enable enables the tree's controllers for the groups in a version 2 group.
 func (t tree) enable(path string) error {
-	const file = "cgroup.subtree_control"
-	enabled, err := get(path, file)
-	if err != nil {
+	missing, err := t.missing(path)
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	var want []string
-	for _, c := range t.controllers {
-		if !strings.Contains(" "+strings.TrimSpace(string(enabled))+" ", " "+c+" ") {
-			want = append(want, "+"+c)
-		}
-	}
-	if len(want) == 0 {
-		return nil
-	}
-	err = set(path, file, strings.Join(want, " "))
+	want := "+" + strings.Join(missing, " +")
+	err = set(path, subtreeControl, want)
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
@@ -156,12 +170,9 @@ func (t tree) enable(path string) error {
 	if err := set(own, "cgroup.procs", "0"); err != nil {
 		return err
 	}
-	if err := set(path, file, strings.Join(want, " ")); err != nil {
+	if err := set(path, subtreeControl, want); err != nil {
 		back := errors.Join(set(t.home, "cgroup.procs", "0"), os.Remove(own))
-		return errors.Join(&vitrine.Unsupported{
-			What: "cgroups", Missing: "a group with only this process: " + path + " has others, too",
-			Do: "start vitrine in a scope of its own: systemd-run --scope -p Delegate=yes vitrine ...",
-		}, back)
+		return errors.Join(crowded(path), back)
 	}
 	return nil
 }

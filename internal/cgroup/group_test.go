@@ -42,7 +42,8 @@ func run(t *testing.T, h *Host) string {
 	return label
 }
 
-// start starts a shell command in a leaf of the group.
+// start starts a shell command in a leaf of the group. It fails the test if the thread that started
+// the command is still in the group.
 func start(t *testing.T, g *Group, leaf, script string) (*Leaf, *exec.Cmd) {
 	t.Helper()
 	l, err := g.Leaf(leaf)
@@ -51,12 +52,19 @@ func start(t *testing.T, g *Group, leaf, script string) (*Leaf, *exec.Cmd) {
 	}
 	cmd := exec.Command("sh", "-c", script)
 	done := make(chan error)
+	var after []byte // groups of the thread after Start
 	go func() {
 		runtime.LockOSThread() // ends with the goroutine
-		done <- l.Start(cmd)
+		err := l.Start(cmd)
+		var unread error
+		after, unread = os.ReadFile("/proc/thread-self/cgroup") // now, because Go ends the thread with the goroutine
+		done <- errors.Join(err, unread)
 	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(string(after), g.String()) {
+		t.Errorf("the thread that started the command is in:\n%s", after)
 	}
 	return l, cmd
 }
@@ -126,7 +134,7 @@ func TestCgroupFailedCreate(t *testing.T) {
 }
 
 // TestCgroupFirstInstruction checks that a command is in its groups before its first instruction,
-// and that the thread that started it has left them.
+// and that no thread of this process is in them. start checks the thread that started the command.
 func TestCgroupFirstInstruction(t *testing.T) {
 	h := host(t)
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})

@@ -65,37 +65,82 @@ func detect(proc string, root bool, writable func(group string) error) (*Host, e
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", proc, err)
 	}
-	self, err := pfs.Self()
+	mounts, own, err := membership(pfs)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s/self: %w", proc, err)
-	}
-	mounts, err := self.MountInfo()
-	if err != nil {
-		return nil, fmt.Errorf("reading mounts: %w", err)
-	}
-	own, err := self.Cgroups()
-	if err != nil {
-		return nil, fmt.Errorf("reading the groups of this process: %w", err)
+		return nil, err
 	}
 	// A host that mounts both versions has its CPU controller in only one of them.
-	if i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return controls(m, CPU) }); i >= 0 {
+	if i, _ := find1(mounts, own, CPU); i >= 0 {
 		return version1(mounts, own, writable)
 	}
 	return version2(mounts, own, root, writable)
 }
 
-// controls reports whether the mount is a version 1 hierarchy of the controller.
-func controls(m *procfs.MountInfo, controller string) bool {
-	_, has := m.SuperOptions[controller]
-	return m.FSType == "cgroup" && has
+// membership reads the mounts and the groups of this process.
+func membership(pfs procfs.FS) (mounts []*procfs.MountInfo, own []procfs.Cgroup, err error) {
+	self, err := pfs.Self()
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading /proc/self: %w", err)
+	}
+	if mounts, err = self.MountInfo(); err != nil {
+		return nil, nil, fmt.Errorf("reading mounts: %w", err)
+	}
+	if own, err = self.Cgroups(); err != nil {
+		return nil, nil, fmt.Errorf("reading the groups of this process: %w", err)
+	}
+	return mounts, own, nil
+}
+
+// find1 returns the index of the mount of a version 1 controller, and of this process's group in
+// that hierarchy. An index is -1 if there is none.
+func find1(mounts []*procfs.MountInfo, own []procfs.Cgroup, controller string) (mount, group int) {
+	mount = slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool {
+		_, has := m.SuperOptions[controller]
+		return m.FSType == "cgroup" && has
+	})
+	group = slices.IndexFunc(own, func(c procfs.Cgroup) bool { return slices.Contains(c.Controllers, controller) })
+	return mount, group
+}
+
+// find2 is find1 for the hierarchy of version 2.
+func find2(mounts []*procfs.MountInfo, own []procfs.Cgroup) (mount, group int) {
+	mount = slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return m.FSType == "cgroup2" })
+	group = slices.IndexFunc(own, func(c procfs.Cgroup) bool { return c.HierarchyID == 0 })
+	return mount, group
+}
+
+// Above returns the folders of this process's own group and of all groups above it that are
+// mounted, in the hierarchy of the controller cpu. Their CPU limits hold for this process and, in a
+// container, for all groups that it makes. Above returns no folders if the hierarchy is not mounted.
+func Above(pfs procfs.FS) ([]string, error) {
+	mounts, own, err := membership(pfs)
+	if err != nil {
+		return nil, err
+	}
+	i, j := find1(mounts, own, CPU)
+	if i < 0 {
+		i, j = find2(mounts, own)
+	}
+	if i < 0 || j < 0 {
+		return nil, nil
+	}
+	group, ok := below(mounts[i], own[j].Path)
+	if !ok {
+		return nil, nil
+	}
+	groups := []string{group}
+	for top := filepath.Clean(mounts[i].MountPoint); group != top; {
+		group = filepath.Dir(group)
+		groups = append(groups, group)
+	}
+	return groups, nil
 }
 
 func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup, writable func(string) error) (*Host, error) {
 	h := &Host{Version: 1}
 	var refused error
 	for _, controller := range []string{CPU, CPUAcct, Freezer, CPUSet, Memory} {
-		i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return controls(m, controller) })
-		j := slices.IndexFunc(own, func(c procfs.Cgroup) bool { return slices.Contains(c.Controllers, controller) })
+		i, j := find1(mounts, own, controller)
 		if i < 0 || j < 0 {
 			continue
 		}
@@ -115,21 +160,27 @@ func version1(mounts []*procfs.MountInfo, own []procfs.Cgroup, writable func(str
 		h.trees = append(h.trees, tree{base: base, home: home, controllers: []string{controller}})
 	}
 	for _, needed := range []string{CPU, CPUAcct, Freezer} {
-		if h.Has(needed) {
-			continue
+		switch {
+		case h.Has(needed):
+		case refused != nil:
+			return nil, noRight(refused, "run as root")
+		default:
+			return nil, &vitrine.Unsupported{What: "cgroups", Missing: "the cgroup v1 controller " + needed, Do: "run as root"}
 		}
-		missing := "the cgroup v1 controller " + needed
-		if refused != nil {
-			missing = "the right to make groups: " + refused.Error()
-		}
-		return nil, &vitrine.Unsupported{What: "cgroups", Missing: missing, Do: "run as root"}
 	}
 	return h, nil
 }
 
+// noRight is the error if this process may not make groups. do says how to get the right.
+func noRight(refused error, do string) *vitrine.Unsupported {
+	if errors.Is(refused, unix.EROFS) { // in a container, where root cannot make groups either
+		do = "docker run --privileged, or run on the host"
+	}
+	return &vitrine.Unsupported{What: "cgroups", Missing: "the right to make groups: " + refused.Error(), Do: do}
+}
+
 func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writable func(string) error) (*Host, error) {
-	i := slices.IndexFunc(mounts, func(m *procfs.MountInfo) bool { return m.FSType == "cgroup2" })
-	j := slices.IndexFunc(own, func(c procfs.Cgroup) bool { return c.HierarchyID == 0 })
+	i, j := find2(mounts, own)
 	if i < 0 || j < 0 {
 		return nil, &vitrine.Unsupported{
 			What: "cgroups", Missing: "a mounted cgroup file system",
@@ -146,10 +197,7 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 	}
 	base, err := delegated(base, top, writable)
 	if err != nil {
-		return nil, &vitrine.Unsupported{
-			What: "cgroups", Missing: "the right to make groups: " + err.Error(),
-			Do: "run as root, or in a scope of your own: systemd-run --user --scope -p Delegate=yes vitrine ...",
-		}
+		return nil, noRight(err, "run as root, or in a scope of your own: systemd-run --user --scope -p Delegate=yes vitrine ...")
 	}
 	t := tree{base: base, home: home}
 	available, err := os.ReadFile(filepath.Join(base, "cgroup.controllers"))
@@ -167,7 +215,30 @@ func version2(mounts []*procfs.MountInfo, own []procfs.Cgroup, root bool, writab
 			Do: "run as root, or let systemd delegate it: a drop-in of user@.service with Delegate=cpu cpuset memory",
 		}
 	}
+	if err := t.checkBase(); err != nil {
+		return nil, err
+	}
 	return &Host{Version: 2, trees: []tree{t}}, nil
+}
+
+// checkBase returns an error if enable would fail for the base of version 2, because other
+// processes are in it. The root of the hierarchy, which has no cgroup.type, may hold processes.
+func (t tree) checkBase() error {
+	if _, err := os.Stat(filepath.Join(t.base, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	missing, err := t.missing(t.base)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	pids, err := procs(t.base)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(pids, func(pid int) bool { return pid != os.Getpid() }) {
+		return crowded(t.base)
+	}
+	return nil
 }
 
 // delegated returns the highest group, from one upwards, in which this user may make groups. The

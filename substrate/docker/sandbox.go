@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -13,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"vitrine"
+	"vitrine/substrate"
 )
 
 // hostsFile is the /etc/hosts of the instance's containers, in Spec.Dir.
@@ -26,7 +26,8 @@ const hostsFile = "hosts"
 // as fast, but vitrine must write /etc/hosts itself.
 func (i *Instance) makeSandbox(ctx context.Context) error {
 	hosts := "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 " + i.spec.Name + "\n"
-	if err := os.WriteFile(filepath.Join(i.spec.Dir, hostsFile), []byte(hosts), 0o644); err != nil {
+	// A container of an earlier instance of this name may have put a link in place of the file.
+	if err := substrate.WriteFile(i.spec.Dir, hostsFile, []byte(hosts), 0o644); err != nil {
 		return fmt.Errorf("docker: create %s: %w", i.spec.Name, err)
 	}
 	config := &container.Config{Hostname: i.spec.Name, Labels: i.labels(), NetworkDisabled: true}

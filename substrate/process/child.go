@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +59,11 @@ func (c *child) Done() <-chan struct{} { return c.done }
 
 // Err returns how the command ended.
 func (c *child) Err() error { return c.err }
+
+// Spent returns the CPU time of the command and of the descendants that it waited for.
+func (c *child) Spent() time.Duration {
+	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
+}
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
@@ -171,7 +177,9 @@ func (in *Instance) fork(c *child) error {
 			return err
 		}
 	}
-	if len(in.spec.CPUs) > 0 && (in.group == nil || !in.substrate.groups.Has(cgroup.CPUSet)) {
+	// A cpuset does not suffice. Before Linux 6.3, a child that starts in another cgroup of version 2
+	// keeps the CPUs of its parent (Linux commit 42a11bf5c543), which are the generator's.
+	if len(in.spec.CPUs) > 0 {
 		if _, err := thread.Keep(in.spec.CPUs...); err != nil {
 			return fmt.Errorf("binding to CPUs %v: %w", in.spec.CPUs, err)
 		}

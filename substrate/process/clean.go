@@ -32,6 +32,11 @@ func (s *Substrate) clean(ctx context.Context, root, run string) (removed []stri
 			}
 		}
 	}
+	// The code above leaves cgroups that this process may not use. The run then stays on record.
+	_, err = runstate.Undo(root, run, groupKind, func(_ string, value []byte) (string, error) { return "", groupsGone(value) })
+	if err != nil {
+		return removed, err
+	}
 	ended, err := runstate.Undo(root, run, recordKind, func(name string, value []byte) (string, error) {
 		r, err := parseRecord(value)
 		if err != nil {

@@ -43,6 +43,9 @@ type Instance struct {
 func (in *Instance) make() error {
 	s := in.substrate
 	if s.groups != nil {
+		if err := s.recordGroups(); err != nil {
+			return err
+		}
 		group, err := s.groups.Create(in.spec.Run, in.spec.Name, cgroup.Limits{
 			VCPUs: in.spec.VCPUs, Period: in.spec.CFSPeriod, Memory: in.spec.Memory, CPUs: in.spec.CPUs,
 		})

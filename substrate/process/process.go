@@ -52,8 +52,9 @@ type Substrate struct {
 
 	instances substrate.Roster
 
-	mu    sync.Mutex
-	bound map[int]*Instance // CPU -> the instance bound to it, where binding is the quota
+	mu       sync.Mutex
+	bound    map[int]*Instance // CPU -> the instance bound to it, where binding is the quota
+	recorded bool              // the run's cgroups are on record
 }
 
 var (
@@ -61,6 +62,7 @@ var (
 	_ vitrine.Cleaner     = (*Substrate)(nil)
 	_ vitrine.Checker     = (*Substrate)(nil)
 	_ substrate.Instance  = (*Instance)(nil)
+	_ substrate.Timed     = (*child)(nil)
 )
 
 // New finds out what this process may do on this host. Only a network namespace that
@@ -189,7 +191,9 @@ func (s *Substrate) Close(ctx context.Context) error {
 	if err == nil && s.groups != nil {
 		ctx, cancel := substrate.Ending(ctx)
 		defer cancel()
-		err = s.groups.RemoveRun(ctx, s.config.Run.ID)
+		if err = s.groups.RemoveRun(ctx, s.config.Run.ID); err == nil {
+			err = s.config.Run.Erase(groupKind, groupName)
+		}
 	}
 	return err
 }

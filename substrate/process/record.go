@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/internal/pidfd"
 )
 
@@ -112,6 +113,44 @@ func parseRecord(b []byte) (record, error) {
 		return r, fmt.Errorf("reading the record of a process: %w", err)
 	}
 	return r, nil
+}
+
+// The kind and the name of the record that says where the run's cgroups are. Cleaning may happen
+// where other cgroups may be used, or none.
+const (
+	groupKind = "cgroup"
+	groupName = "folders"
+)
+
+// recordGroups records where the run's cgroups are, before the first of them is made.
+func (s *Substrate) recordGroups() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recorded {
+		return nil
+	}
+	run := s.config.Run
+	err := run.RecordJSON(groupKind, groupName, s.groups.Dirs(run.ID))
+	s.recorded = err == nil
+	return err
+}
+
+// groupsGone returns an error if one of the recorded cgroups exists. Processes of the run may be in
+// that cgroup.
+func groupsGone(value []byte) error {
+	var dirs []string
+	if err := json.Unmarshal(value, &dirs); err != nil {
+		return fmt.Errorf("reading the record of cgroups: %w", err)
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return &vitrine.Unsupported{
+				What: "removing the cgroup " + dir, Missing: "the right to use that cgroup",
+				Do: "clean where cgroups are delegated: systemd-run --user --scope -p Delegate=yes vitrine clean",
+			}
+		}
+	}
+	return nil
 }
 
 // A table holds the processes of this host that have not ended, by process ID.

@@ -15,6 +15,7 @@ import (
 	"vitrine"
 	"vitrine/fabric/fabrictest"
 	"vitrine/internal/hosttest"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -101,6 +102,64 @@ func unlimited(t *testing.T) *Substrate {
 	s.groups, s.noGroups = nil, &vitrine.Unsupported{What: "cgroups", Missing: "none here", Do: "run as root"}
 	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })
 	return s
+}
+
+// TestRunStaysOnRecordWithItsCgroups checks that cleaning does not forget a run whose cgroups it may
+// not remove, because processes of the run may be in them.
+func TestRunStaysOnRecordWithItsCgroups(t *testing.T) {
+	s := unlimited(t)
+	root, group := s.config.Run.Root, filepath.Join(t.TempDir(), "group")
+	dead, err := runstate.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(group, 0o755), dead.RecordJSON(groupKind, groupName, []string{group}), dead.Abandon()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Clean(t.Context())
+	if kept, others := runstate.Uncleaned(err); others || !slices.Equal(kept, []string{dead.ID}) || !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), group) {
+		t.Errorf("cleaning while the cgroup exists: %v", err)
+	}
+	if err := os.Remove(group); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Clean(t.Context()); err != nil {
+		t.Errorf("cleaning when the cgroup is gone: %v", err)
+	}
+	if left, err := runstate.Records(root, dead.ID, groupKind); err != nil || len(left) > 0 {
+		t.Errorf("records left: %q, %v", left, err)
+	}
+}
+
+// TestCgroupsAreOnRecord checks that a run has a record of its cgroups while it may have any.
+func TestCgroupsAreOnRecord(t *testing.T) {
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	s, err := New(Config{Run: run, Network: NetworkHost, Environ: os.Environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.groups == nil {
+		t.Skip(s.noGroups)
+	}
+	hosttest.AtEnd(t, func() error { return s.Close(context.Background()) })
+	if _, err := s.Create(t.Context(), substrate.Spec{Run: run.ID, Name: "bono-1", Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := runstate.Records(run.Root, run.ID, groupKind)
+	if err != nil || len(recorded) != 1 {
+		t.Fatalf("recorded %q, %v", recorded, err)
+	}
+	for _, value := range recorded {
+		if err := groupsGone(value); !vitrine.IsUnsupported(err) {
+			t.Errorf("the recorded folders %s are not those of the cgroups: %v", value, err)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := runstate.Records(run.Root, run.ID, groupKind); err != nil || len(left) > 0 {
+		t.Errorf("records left: %q, %v", left, err)
+	}
 }
 
 func TestProcessWholeCPUsWithoutCgroups(t *testing.T) {

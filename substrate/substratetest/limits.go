@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -128,6 +129,37 @@ func testQuota(s *suite) {
 	}
 	if throttled := throttledPeriods(s, in.Vantage()); throttled == 0 {
 		s.Error("the vantage counted no throttling")
+	}
+}
+
+// testSpent compares the CPU time of an ended command with the program's own count, which lacks its end.
+// A substrate that does not know the CPU time passes.
+func testSpent(s *suite) {
+	if s.h.Machine != nil {
+		return // its process is the machine's
+	}
+	spec := s.spec("sprout-1")
+	in := s.create(spec)
+	begun := time.Now()
+	p := s.start(in, "spin", "200")
+	if err := s.ended(p); err != nil {
+		s.Fatal(err)
+	}
+	most := time.Since(begun).Nanoseconds() * int64(runtime.NumCPU())
+	timed, ok := p.(substrate.Timed)
+	if !ok {
+		return
+	}
+	var cpu, wall int64
+	printed, err := os.ReadFile(filepath.Join(spec.Dir, "log"))
+	if err == nil {
+		_, err = fmt.Sscan(string(printed), &cpu, &wall)
+	}
+	if err != nil {
+		s.Fatalf("%q: %v", printed, err)
+	}
+	if spent := timed.Spent().Nanoseconds(); cpu == 0 || spent < cpu || spent > most {
+		s.Errorf("the command spent %d ns of CPU time, want %d to %d", spent, cpu, most)
 	}
 }
 

@@ -39,6 +39,7 @@ func Run(t *testing.T, open Open) {
 		{"RunCancelled", testRunCancelled},
 		{"Affinity", testAffinity},
 		{"Quota", testQuota},
+		{"Spent", testSpent},
 		{"MemoryLimit", testMemoryLimit},
 		{"Vantage", testVantage},
 		{"Readiness", testReadiness},

@@ -208,15 +208,17 @@ func (d *Deployment) bootInstance(ctx context.Context, in *instance, from *testb
 func (in *instance) install(ctx context.Context, i spec.Install) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, i.TimeLimit, fmt.Errorf("took longer than its time_limit of %s", i.TimeLimit))
 	defer cancel()
-	// A container sees only the instance's own folder, so the script must be there.
-	script := filepath.Join(in.Scratch(), filepath.Base(i.Script))
 	text, err := os.ReadFile(i.Script)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(script, text, 0o755); err != nil {
+	// A container sees only the instance's own folder, so the script must be there. The scratch folder is a
+	// part of the name, because root in a container may replace it by a link.
+	name := filepath.Join(filepath.Base(in.Scratch()), filepath.Base(i.Script))
+	if err := substrate.WriteFile(in.Dir, name, text, 0o755); err != nil {
 		return err
 	}
+	script := filepath.Join(in.Dir, name)
 	err = in.Run(ctx, vitrine.Command{Args: []string{script}, Env: in.env, Dir: in.Scratch()})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

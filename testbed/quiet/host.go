@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,9 @@ const mostNamed = 2
 // units of 10 ms, and in a trial of 30 ms, whose generator ends at once, one unit is a third of a CPU.
 const countable = 200 * time.Millisecond
 
+// counterUnit is the unit in which the kernel counts CPU time (USER_HZ of proc(5)).
+const counterUnit = 10 * time.Millisecond
+
 // kthreadd is the process from which all kernel threads descend.
 const kthreadd = 2
 
@@ -35,6 +40,7 @@ type count struct {
 	at        time.Time
 	cpus      map[int64]procfs.CPUStat
 	processes map[int]process
+	throttled time.Duration // by CPU limits above this process; see throttled
 }
 
 // A process is the data about one process.
@@ -43,7 +49,7 @@ type process struct {
 	started uint64  // clock ticks after boot; distinguishes processes with the same PID
 	cpu     float64 // seconds of CPU time
 	ours    bool    // its CPU time belongs to the run, but not to an instance
-	counted bool    // it is in an instance's cgroup, which counts its CPU time
+	counted bool    // it belongs to an instance, and the instance's use includes its CPU time
 	kernel  bool    // it is a thread of the kernel, which seldom changes its CPU
 	on      int     // CPU on which it ran last
 }
@@ -51,30 +57,53 @@ type process struct {
 // readCount reads the counters of all CPUs and processes. It allocates, so it is
 // called before and after a trial, never during it.
 func readCount(fs procfs.FS) (count, error) {
+	above, err := cgroup.Above(fs)
+	if err != nil {
+		return count{}, fmt.Errorf("find the CPU limits above this process: %w", err)
+	}
 	stat, err := fs.Stat()
 	if err != nil {
 		return count{}, fmt.Errorf("read the host's CPU time: %w", err)
 	}
-	c := count{at: time.Now(), cpus: stat.CPU, processes: map[int]process{}}
+	c := count{at: time.Now(), cpus: stat.CPU, processes: map[int]process{}, throttled: throttled(above)}
 	all, err := fs.AllProcs()
 	if err != nil {
 		return count{}, fmt.Errorf("list the host's processes: %w", err)
 	}
-	parents := map[int]int{}
+	parents, sessions := map[int]int{}, map[int]int{}
 	for _, p := range all {
 		s, err := p.Stat()
 		if err != nil { // the process has ended
 			continue
 		}
-		parents[p.PID] = s.PPID
+		parents[p.PID], sessions[p.PID] = s.PPID, s.Session
 		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: servesRuns(s.Comm), on: int(s.Processor)}
 	}
+	self := os.Getpid()
 	for pid, p := range c.processes {
+		below := descends(parents, pid, self)
+		// The commands of instances lead sessions, which is how to know them without a cgroup.
+		p.counted = p.counted || below && sessions[pid] != sessions[self]
 		p.kernel = descends(parents, pid, kthreadd)
-		p.ours = !p.counted && (p.ours || p.kernel || descends(parents, pid, os.Getpid()))
+		p.ours = !p.counted && (p.ours || p.kernel || below)
 		c.processes[pid] = p
 	}
 	return c, nil
+}
+
+// throttled returns for how long the groups' own CPU limits stopped processes, summed over CPUs. A
+// group without a limit, or without the controller cpu, adds nothing.
+func throttled(groups []string) (total time.Duration) {
+	units := map[string]time.Duration{"throttled_usec": time.Microsecond, "throttled_time": time.Nanosecond} // versions 2 and 1
+	for _, group := range groups {
+		text, _ := os.ReadFile(filepath.Join(group, "cpu.stat")) // missing without the controller
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			n, _ := strconv.ParseInt(value, 10, 64) // the kernel writes numbers
+			total += time.Duration(n) * units[name]
+		}
+	}
+	return total
 }
 
 // inInstance reports whether the process is in an instance's cgroup.
@@ -107,20 +136,25 @@ func descends(parents map[int]int, pid, from int) bool {
 // Busy time is the elapsed time minus idle time, steal and interrupts. The kernel measures idle
 // time, but it samples user and system time by its tick, which misses work between ticks.
 // Interrupts are mostly the run's own packets.
+//
+// The kernel rounds each counter to 10 ms, so the busy time of an idle CPU may be as much below 0. In the
+// sum over many CPUs these errors cancel out. Steal while a CPU is idle counts as idle time too, which
+// must not hide the use of another CPU.
 func (c count) since(before count, cpus []int, own float64) use {
 	took := c.at.Sub(before.at)
+	u := use{throttled: (c.throttled - before.throttled).Seconds() / took.Seconds()}
 	if took < countable {
-		return use{steal: make([]float64, len(cpus)), other: math.NaN()}
+		u.steal, u.other = make([]float64, len(cpus)), math.NaN()
+		return u
 	}
 	elapsed := took.Seconds()
-	var u use
 	var busy float64
 	for _, cpu := range cpus {
 		was, is := before.cpus[int64(cpu)], c.cpus[int64(cpu)]
 		steal := max(is.Steal-was.Steal, 0)
 		u.steal = append(u.steal, steal/elapsed)
 		spent := is.Idle - was.Idle + is.Iowait - was.Iowait + steal + is.IRQ - was.IRQ + is.SoftIRQ - was.SoftIRQ
-		busy += max(elapsed-spent, 0)
+		busy += max(elapsed-spent, -counterUnit.Seconds())
 	}
 	var others []consumer
 	for pid, p := range c.processes {

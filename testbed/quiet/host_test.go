@@ -1,8 +1,13 @@
 package quiet
 
 import (
+	"errors"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +52,82 @@ func TestOthersUse(t *testing.T) {
 	after.at = at.Add(30 * time.Millisecond) // the same counts
 	if u := after.since(before, []int{0, 1}, 0.2); !math.IsNaN(u.other) || u.steal[1] != 0 {
 		t.Errorf("in 30 ms: got %+v, want no judgement, because the kernel counts in units of 10 ms", u)
+	}
+}
+
+// TestRoundingIsNotUse checks that the rounding of the kernel's counters does not add up to use by
+// other processes on a host with many CPUs, and that a busy process is still found there.
+func TestRoundingIsNotUse(t *testing.T) {
+	before := count{at: time.Unix(1000, 0), cpus: map[int64]procfs.CPUStat{}}
+	after := count{at: before.at.Add(2 * time.Second), cpus: map[int64]procfs.CPUStat{}}
+	var cpus []int
+	for cpu := range 128 {
+		idle := 1.99
+		if cpu%2 == 1 {
+			idle = 2.01
+		}
+		cpus = append(cpus, cpu)
+		before.cpus[int64(cpu)], after.cpus[int64(cpu)] = procfs.CPUStat{Idle: 100}, procfs.CPUStat{Idle: 100 + idle}
+	}
+	u := after.since(before, cpus, 0)
+	if math.Abs(u.other) > 1e-6 || len(u.beyond(cpus, use{})) > 0 {
+		t.Errorf("128 idle CPUs: got %+v, want no use by other processes", u)
+	}
+	after.cpus[0] = procfs.CPUStat{Idle: 101.5} // busy for half a second
+	if u := after.since(before, cpus, 0); len(u.beyond(cpus, use{})) != 1 {
+		t.Errorf("a process on one of 128 CPUs: got %+v, want a disturbance", u)
+	}
+}
+
+// TestThrottledAbove checks that the time that CPU limits above this process took is the difference
+// of the counters of all groups, in the units of both versions, also in a short trial.
+func TestThrottledAbove(t *testing.T) {
+	dir := t.TempDir()
+	groups := []string{filepath.Join(dir, "v2"), filepath.Join(dir, "v1"), filepath.Join(dir, "none")}
+	write := func(v2, v1 string) time.Duration {
+		t.Helper()
+		for group, text := range map[string]string{groups[0]: v2, groups[1]: v1} {
+			if err := errors.Join(os.MkdirAll(group, 0o700), os.WriteFile(filepath.Join(group, "cpu.stat"), []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return throttled(groups)
+	}
+	before := count{at: time.Unix(1000, 0), throttled: write("usage_usec 5000\nnr_throttled 1\nthrottled_usec 2000\n", "nr_periods 9\nthrottled_time 1000000\n")}
+	after := count{at: before.at.Add(time.Second), throttled: write("usage_usec 900000\nnr_throttled 2\nthrottled_usec 32000\n", "nr_periods 99\nthrottled_time 6000000\n")}
+	if before.throttled != 3*time.Millisecond {
+		t.Errorf("got %v before, want 3ms", before.throttled)
+	}
+	for _, took := range []time.Duration{time.Second, 30 * time.Millisecond} {
+		after.at = before.at.Add(took)
+		want := 0.035 / took.Seconds()
+		if u := after.since(before, nil, 0); math.Abs(u.throttled-want) > 1e-9 {
+			t.Errorf("in %v: got %v CPUs, want %v", took, u.throttled, want)
+		}
+	}
+}
+
+// TestCommandsOfInstancesAreCounted checks that a child in a session of its own belongs to an
+// instance, whose use includes the child's CPU time, and that another child belongs to the run.
+func TestCommandsOfInstancesAreCounted(t *testing.T) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leads := range []bool{false, true} {
+		c := exec.CommandContext(t.Context(), "sleep", "60")
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: leads}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		count, err := readCount(fs)
+		if err := errors.Join(err, c.Process.Kill()); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Wait()
+		if p, ok := count.processes[c.Process.Pid]; !ok || p.counted != leads || p.ours == leads {
+			t.Errorf("a child that leads a session: %t: got %+v", leads, p)
+		}
 	}
 }
 

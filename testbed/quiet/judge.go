@@ -23,8 +23,8 @@ const (
 	// StrictSlowdown is the lower limit for capacities that must agree from one hour to the next. A
 	// Survey tries it too.
 	StrictSlowdown = 0.1
-	// stealLimit is the largest share of any CPU that the hypervisor may take. It equals the
-	// default precision of a capacity.
+	// stealLimit is the largest share of any CPU that the hypervisor may take, and of one CPU that
+	// limits above this process may take. It equals the default precision of a capacity.
 	stealLimit = 0.05
 	// otherLimit is the number of the run's CPUs that other processes may use together. The kernel
 	// counts in units of 10 ms, and its tick samples interrupts, so a smaller limit would be noise
@@ -51,9 +51,10 @@ type baseline struct {
 
 // A use is the CPU time that others took from the run's CPUs during some time.
 type use struct {
-	steal   []float64 // CPUs, by CPU
-	other   float64   // CPUs, over all CPUs of the run; NaN: unknown
-	busiest []string  // the processes that used the most, for the reason
+	steal     []float64 // CPUs, by CPU
+	other     float64   // CPUs, over all CPUs of the run; NaN: unknown
+	busiest   []string  // the processes that used the most, for the reason
+	throttled float64   // CPUs that limits above this process took, such as that of a container
 }
 
 // A reading is the reading of the host around and during one trial.
@@ -135,9 +136,9 @@ func judge(cpus []int, idle baseline, got reading, slowdown float64) (vitrine.Ho
 	for i, cpu := range cpus {
 		took, normal := mean(slices.Concat(got.before[i], got.during[i], got.after[i])), idle.normal(i)
 		if took.chain > (1+chainLimit)*normal.chain {
-			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f of its best speed, as with a lower clock", cpu, normal.chain/took.chain))
+			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f "+belowBest+", as with a lower clock", cpu, normal.chain/took.chain))
 		} else if took.wide > (1+slowdown)*normal.wide {
-			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f of its best speed, as beside a busy thread of the same core", cpu, normal.wide/took.wide))
+			seen = append(seen, fmt.Sprintf("CPU %d ran at %.2f "+belowBest+", as beside a busy thread of the same core", cpu, normal.wide/took.wide))
 		}
 		host.Steal = max(host.Steal, got.use.steal[i])
 	}
@@ -150,6 +151,12 @@ func judge(cpus []int, idle baseline, got reading, slowdown float64) (vitrine.Ho
 	}
 	return host, "disturbed: " + strings.Join(seen, "; ")
 }
+
+// belowBest is in the reason of a trial in which a CPU was slow.
+const belowBest = "of its best speed"
+
+// Slow reports whether a trial's reason says that a CPU ran below its best speed.
+func Slow(reason string) bool { return strings.Contains(reason, belowBest) }
 
 // speed returns the lowest speed over CPUs and parts of the work, as a share of the
 // best. It is 0 if a CPU has no burst.
@@ -169,7 +176,8 @@ func (b baseline) speed(bursts [][]pace) float64 {
 }
 
 // beyond lists where the hypervisor or other processes took more than the limit above their
-// use on the idle host.
+// use on the idle host, and the time that CPU limits above this process took. The run does not
+// notice such a limit otherwise: it stops all CPUs of the run, and their work is timed in CPU time.
 func (u use) beyond(cpus []int, idle use) (seen []string) {
 	for i, cpu := range cpus {
 		usual := 0.0
@@ -190,6 +198,9 @@ func (u use) beyond(cpus []int, idle use) (seen []string) {
 			text += " (the busiest on the host: " + strings.Join(u.busiest, ", ") + ")"
 		}
 		seen = append(seen, text)
+	}
+	if u.throttled > stealLimit {
+		seen = append(seen, fmt.Sprintf("a CPU limit above this process took %.2f CPUs", u.throttled))
 	}
 	return seen
 }

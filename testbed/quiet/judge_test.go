@@ -59,6 +59,9 @@ func TestJudge(t *testing.T) {
 		"the usual daemons": {like(usual, use{steal: []float64{0, 0}, other: 0.11}), ""},
 		"an unknown use":    {like(usual, use{steal: []float64{0, 0}, other: math.NaN()}), ""},
 		"a negative use":    {like(usual, use{steal: []float64{0, 0}, other: -0.3}), ""},
+		"a limit above":     {like(usual, use{steal: []float64{0, 0}, throttled: 0.12}), "a CPU limit above this process took 0.12 CPUs"},
+		"a rare throttle":   {like(usual, use{steal: []float64{0, 0}, throttled: 0.01}), ""},
+		"another group":     {like(usual, use{steal: []float64{0, 0}, throttled: -1}), ""}, // this process has moved
 	} {
 		host, why := judge([]int{1, 3}, idleHost(), c.got, DefaultSlowdown)
 		if (why == "") != (c.want == "") || !strings.Contains(why, c.want) || why != "" && !strings.HasPrefix(why, "disturbed: ") {
@@ -66,6 +69,9 @@ func TestJudge(t *testing.T) {
 		}
 		if host.Before <= 0 || host.During <= 0 || host.After <= 0 || host.Other != nil && *host.Other < 0 {
 			t.Errorf("%s: %+v", name, host)
+		}
+		if slow := strings.Contains(c.want, "best speed"); Slow(why) != slow {
+			t.Errorf("%s: Slow(%q) is %t", name, why, !slow)
 		}
 		if known := !math.IsNaN(c.got.use.other); known != (host.Other != nil) {
 			t.Errorf("%s: got other %v", name, host.Other)

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		test func(*suite)
 	}{
 		{"Life", testLife},
+		{"OldFiles", testOldFiles},
 		{"Addresses", testAddresses},
 		{"NotReady", testNotReady},
 		{"Ended", testEnded},
@@ -190,6 +191,29 @@ func testLife(s *suite) {
 		s.Errorf("Remove left the scratch folder: %v", err)
 	}
 	s.place(instance("life-1")) // reuses the name
+}
+
+// testOldFiles checks that an instance does not find the files that a killed run left, and that no
+// link among those files leads the removal out of the folder.
+func testOldFiles(s *suite) {
+	kept := filepath.Join(s.TempDir(), "kept")
+	old, linked := filepath.Join(s.dir, "old-1"), filepath.Join(s.dir, "linked-1")
+	s.check(errors.Join(
+		os.WriteFile(kept, nil, 0o644),
+		os.MkdirAll(filepath.Join(old, "scratch", "folder"), 0o755), os.Mkdir(linked, 0o755),
+		os.WriteFile(filepath.Join(old, "scratch", "folder", "file"), nil, 0o644),
+		os.Symlink(filepath.Dir(kept), filepath.Join(old, "scratch", "link")),
+		os.Symlink(filepath.Dir(kept), filepath.Join(linked, "scratch"))))
+	for _, in := range s.place(instance("old-1"), instance("linked-1")).Instances {
+		info, err := os.Lstat(in.Scratch())
+		s.check(err)
+		if files, err := os.ReadDir(in.Scratch()); err != nil || len(files) > 0 || !info.IsDir() {
+			s.Errorf("the folder of %s, %v, holds %v, %v", in.Name, info.Mode(), files, err)
+		}
+	}
+	if _, err := os.Stat(kept); err != nil {
+		s.Errorf("a file behind the links: %v", err)
+	}
 }
 
 // testLogIsBounded checks that a log keeps its start and its end, and has the number of bytes

@@ -2,6 +2,7 @@
 package quiettest
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,13 +10,14 @@ import (
 	"vitrine/testbed/quiet"
 )
 
-// Reason is the reason of all disturbances of a Noise.
+// Reason is the reason of the disturbances of a Noise, unless Noise.Why is.
 const Reason = "disturbed: a neighbour"
 
 // A Noise disturbs the trials for which Disturbs is true, by their number from 0. It watches one trial at a
 // time.
 type Noise struct {
 	Disturbs func(trial int) bool
+	Why      string    // reason of the disturbances; empty: Reason
 	Own      []float64 // CPUs that the run used, by trial; see quiet.Watch
 
 	began time.Time
@@ -34,7 +36,7 @@ func (n *Noise) End(context.Context) (from, to time.Time, err error) { return n.
 func (n *Noise) Judge(own float64) (vitrine.HostReading, string) {
 	n.Own = append(n.Own, own)
 	if n.Disturbs(len(n.Own) - 1) {
-		return vitrine.HostReading{Before: 1, During: 0.5, After: 1}, Reason
+		return vitrine.HostReading{Before: 1, During: 0.5, After: 1}, cmp.Or(n.Why, Reason)
 	}
 	return vitrine.HostReading{Before: 1, During: 1, After: 1}, ""
 }
