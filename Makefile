@@ -1,4 +1,4 @@
-# Vitrine needs Go alone to build and to run the demo; the tests install the rest.
+# Vitrine needs Go alone to build. The demo also needs the right to make cgroups. The tests install the rest.
 GO      ?= go
 BIN     := bin/vitrine
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
