@@ -14,6 +14,9 @@ TIME    ?= 10s
 
 PREFIX  ?= /usr/local
 
+# A command before vitrine that gives it a cgroup. The cgroup must not hold make too.
+SCOPE   ?=
+
 .PHONY: build install demo check test fuzz bench lint generate clean
 
 build: ## the one static binary, its manual pages and shell completions
@@ -33,7 +36,7 @@ install: ## what make build made, below PREFIX
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d bin/completions/vitrine.fish
 
 demo: build ## a clustered IMS, deployed at several sizes and measured
-	$(BIN) characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml \
+	$(SCOPE) $(BIN) characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml \
 		--out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 check: build ## the inner loop: vet, lint, and the tests that need neither root nor installed packages
