@@ -3,7 +3,6 @@ package director
 import (
 	"crypto/tls"
 	"errors"
-	"net/http"
 
 	"vitrine/internal/access"
 )
@@ -14,11 +13,11 @@ type tokens = access.Tokens
 // readAccess returns a configuration's tokens; nil without a token file.
 func readAccess(c *Config) (tokens, error) { return access.ReadTokens(c.Control.TokenFile) }
 
-// guarded admits requests by their origin.
-func (d *Director) guarded(next http.Handler) http.Handler {
+// guard admits requests by their origin.
+func (d *Director) guard() access.Guard {
 	return access.Guard{
 		Service: "director", Tokens: func() tokens { return *d.tokens.Load() }, Socket: d.socket, Reads: []string{explainPath}, Log: d.log,
-	}.Wrap(next)
+	}
 }
 
 // tlsConfig returns the TLS configuration of the control interface; nil: no TLS.

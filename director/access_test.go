@@ -180,7 +180,7 @@ func TestNoSocketIsNamed(t *testing.T) {
 	for socket, want := range map[string]string{"": "this director has no unix socket, and its log has the reason", "/run/d.sock": "or use the unix socket /run/d.sock"} {
 		d.socket = socket
 		w := httptest.NewRecorder()
-		d.guarded(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/v1/reload", http.NoBody))
+		d.guard().Wrap(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/v1/reload", http.NoBody))
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("got status %d: %s, want %q", w.Code, w.Body, want)
 		}

@@ -88,30 +88,7 @@ func (d *Director) serveControl(ctx context.Context) error {
 }
 
 func (d *Director) handler() http.Handler {
-	open := mux(openRoutes())
-	open.Handle("/", d.guarded(mux(d.routes())))
-	return open
-}
-
-func mux(routes map[string]http.HandlerFunc) *http.ServeMux {
-	m := http.NewServeMux()
-	for pattern, serve := range routes {
-		m.HandleFunc(pattern, serve)
-	}
-	return m
-}
-
-// openRoutes returns the handlers that need no token, by pattern.
-func openRoutes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
-		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, http.StatusOK, map[string]string{"state": "serving"})
-		},
-		"GET /openapi.yaml": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/yaml")
-			_, _ = w.Write(openAPI) // an error means that the client has gone
-		},
-	}
+	return d.guard().Handler(access.OpenRoutes(openAPI), d.routes())
 }
 
 // openAPI describes the routes: OpenAPI 3.1, YAML.
@@ -120,8 +97,8 @@ func openRoutes() map[string]http.HandlerFunc {
 var openAPI []byte
 
 // routes returns the guarded handlers by pattern, as in http.ServeMux.
-func (d *Director) routes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
+func (d *Director) routes() access.Routes {
+	return access.Routes{
 		"GET /v1/status":                   func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.status()) },
 		"GET /v1/types":                    func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.types()) },
 		"GET /v1/instances":                func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.instances()) },

@@ -221,7 +221,7 @@ func (d *Director) Run(ctx context.Context) error {
 	restarts := make(chan struct{}) // closed when no restart runs or can begin
 	g.Go(func() error {
 		defer close(restarts)
-		return d.listenToRestart(ctx, stop)
+		return d.listenToRestart(ctx)
 	})
 	if err := d.options.Handover.ready(d); err != nil {
 		stop(err)

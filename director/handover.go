@@ -175,7 +175,7 @@ func (h *Handover) ready(d *Director) error {
 
 // listenToRestart starts a new process on request, and ends this one when the new one is
 // ready.
-func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCauseFunc) error {
+func (d *Director) listenToRestart(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -187,7 +187,6 @@ func (d *Director) listenToRestart(ctx context.Context, stop context.CancelCause
 			d.log.Error("hand-over failed; this process continues", "error", err)
 			continue
 		}
-		stop(errHandedOver)
 		return errHandedOver // another request would fail, and then this process would write the state file again
 	}
 }

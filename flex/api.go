@@ -20,37 +20,14 @@ var OpenAPI []byte
 // Handler returns the REST interface. The guard protects everything except /healthz and
 // /openapi.yaml.
 func (o *Orchestrator) Handler(guard access.Guard) http.Handler {
-	open := mux(openRoutes())
-	open.Handle("/", guard.Wrap(mux(o.routes())))
-	return open
-}
-
-func mux(routes map[string]http.HandlerFunc) *http.ServeMux {
-	m := http.NewServeMux()
-	for pattern, serve := range routes {
-		m.HandleFunc(pattern, serve)
-	}
-	return m
-}
-
-// openRoutes returns the handlers that need no token, by pattern.
-func openRoutes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
-		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) {
-			access.Answer(w, http.StatusOK, map[string]string{"state": "serving"})
-		},
-		"GET /openapi.yaml": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/yaml")
-			_, _ = w.Write(OpenAPI) // it fails only if the client has disconnected
-		},
-	}
+	return guard.Handler(access.OpenRoutes(OpenAPI), o.routes())
 }
 
 // routes returns the guarded handlers by pattern, as in http.ServeMux.
-func (o *Orchestrator) routes() map[string]http.HandlerFunc {
+func (o *Orchestrator) routes() access.Routes {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{o})
-	return map[string]http.HandlerFunc{
+	return access.Routes{
 		"GET /v1/status":                  func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Status()) },
 		"GET /v1/events":                  func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Events()) },
 		"GET /v1/explain/{name}":          o.getExplanation,

@@ -100,7 +100,7 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 	}
 	slices.Sort(documented)
 	routes := r.routes()
-	maps.Copy(routes, openRoutes())
+	maps.Copy(routes, access.OpenRoutes(OpenAPI))
 	if patterns := slices.Sorted(maps.Keys(routes)); !slices.Equal(documented, patterns) {
 		t.Errorf("documented paths: %v\nserved paths: %v", documented, patterns)
 	}

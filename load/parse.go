@@ -241,9 +241,9 @@ func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 }
 
 // Outcome converts the report to the outcome of the trial with the key. window is the length of the
-// window that the trial asked for. Outcome sets every field except Use. The outcome is invalid if the generator could
-// not run the trial, if its schedule was not that of the trial, or if it offered less than
-// MinOffered of its schedule.
+// window that the trial asked for. Outcome sets every field except Use. The outcome is invalid if
+// the generator could not run the trial, if its schedule was not that of the trial, or if it offered
+// less than MinOffered of its schedule.
 func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome, error) {
 	if r.Error != "" {
 		return vitrine.Outcome{Key: key, Reason: ReasonGenerator + ": " + r.Error}, nil
@@ -291,8 +291,8 @@ func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome
 func (r *Report) IsLate() bool { return float64(r.Offered) < MinOffered*float64(r.Scheduled) }
 
 // scheduleBounds returns the fewest and the most calls of a schedule with this mean. A schedule
-// without calls has a reason of its own. A paced schedule is always within these bounds. A Poisson one is beyond them less than once in 50
-// million trials.
+// without calls has a reason of its own. A paced schedule is always within these bounds. A Poisson
+// one is beyond them less than once in 50 million trials.
 func scheduleBounds(mean float64) (least, most int64) {
 	slack := 4 + 6*math.Sqrt(mean) + (1-MinOffered)*mean
 	return max(1, int64(math.Ceil(mean-slack))), int64(math.Floor(mean + slack))

@@ -223,7 +223,7 @@ func (s *site) portFacts() []PortFacts {
 // outcome returns the outcome of the stream as a trial. Its window is the packets within the cut.
 func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	o := vitrine.Outcome{
-		Key: key, Duration: time.Duration(float64(d.Network.Sent) / x.rate * 1e9), Scheduled: int64(d.Network.Sent),
+		Key: key, Duration: stream{packets: d.Network.Sent, rate: x.rate}.Span(), Scheduled: int64(d.Network.Sent),
 		// If the kernel refused packets, the trial is invalid, and how many of those were in the window is not known.
 		Offered:   int64(min(d.Network.Sent, d.Sent.Packets)),
 		Succeeded: int64(d.Network.Received), Failed: map[string]int64{}, Accelerator: d.Accelerator, Measured: marshal(d),

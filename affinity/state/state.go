@@ -112,6 +112,7 @@ func (c *Collector) Add(m *message.Message, of correlate.Link) {
 func (c *Collector) access(m *message.Message, a *message.Access, of correlate.Link) {
 	k := c.key(a.Key.Hash)
 	u := c.use(k, m.From, a)
+	c.trim()
 	if u == nil {
 		c.unformed++
 		return
@@ -171,7 +172,6 @@ func (c *Collector) key(hash uint64) *key {
 	k := &key{hash: hash}
 	c.keys[hash] = c.recent.PushBack(k)
 	c.bytes += k.size()
-	c.trim()
 	return k
 }
 
@@ -199,10 +199,9 @@ func (c *Collector) use(k *key, function string, a *message.Access) *use {
 		f = &Form{Function: name[0], Store: name[1], Key: name[2], WrittenBy: []string{}, ReadBy: []string{}}
 		c.forms[name] = f
 	}
-	before := k.size()
+	c.bytes -= k.size()
 	k.uses = append(k.uses, use{form: f})
-	c.bytes += k.size() - before
-	c.trim()
+	c.bytes += k.size()
 	return &k.uses[len(k.uses)-1]
 }
 

@@ -155,8 +155,8 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 // substrates and options.
 func printSizings(w io.Writer, c campaign) {
 	p := c.Plan
-	fmt.Fprintf(w, "%s: mode %s, search %s, on CPUs %v (generator on %v)\n",
-		c.Deployment.VNFName, c.Deployment.Mode.Name, c.Workload.Search, c.CPUs.Function, c.CPUs.Generator)
+	fmt.Fprintf(w, "%s: mode %s, search %s, on %s\n",
+		c.Deployment.VNFName, c.Deployment.Mode.Name, c.Workload.Search, result.Reservation(c.CPUs))
 	for _, o := range p.Combinations {
 		fmt.Fprintf(w, "on %s %s\n", o.Substrate, o.Options)
 	}

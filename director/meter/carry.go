@@ -105,7 +105,7 @@ func (m *Meter) TakeOver(from io.Reader) error {
 		switch {
 		case slotOf(entry) == 0 && same:
 			m.flights.put(line, entry) // if there is no room, a retransmission may count as a new transaction
-		case ok && same && m.flights.put(line, entry&^(uint64(maxSlots-1)<<timeBits)|uint64(slot)<<timeBits):
+		case ok && same && m.flights.put(line, entry&^slotMask|uint64(slot)<<timeBits):
 			if entry&heardBit != 0 {
 				w.counts(slot).proceeding.Add(1)
 			}

@@ -35,6 +35,7 @@ const (
 	timeBits    = 28
 	timeUnit    = 8 * time.Microsecond
 	timeMask    = 1<<timeBits - 1
+	slotMask    = (1<<slotBits - 1) << timeBits
 	flightShift = slotBits + timeBits
 	heardBit    = 1 << 63
 	tagMask     = heardBit>>flightShift - 1
@@ -91,7 +92,7 @@ func (f *flights) end(now time.Duration, transaction uint64) (slot uint16, laten
 	for i := range l {
 		// Another worker may note a response meanwhile, and then the entry still has a slot.
 		for e := l[i].Load(); slotOf(e) != 0 && tagOf(e) == transaction&tagMask; e = l[i].Load() {
-			if l[i].CompareAndSwap(e, e&^(uint64(maxSlots-1)<<timeBits)) {
+			if l[i].CompareAndSwap(e, e&^slotMask) {
 				return slotOf(e), sinceOf(e, now), e&heardBit != 0, true
 			}
 		}

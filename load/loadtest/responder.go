@@ -59,7 +59,7 @@ type Responder struct {
 	mu       sync.Mutex
 	seen     Seen
 	fate     map[string]byte           // by Call-ID: 'r'efused, 'i'gnored, 'a'nswered
-	copies   map[string]bool           // requests of which a copy has arrived
+	copies   map[string]bool           // requests that have arrived, by their content
 	contacts map[string]netip.AddrPort // by address of record
 	uris     map[string]string
 	timers   []*time.Timer

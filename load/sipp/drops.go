@@ -53,23 +53,23 @@ func lastDrops(pid int, ended <-chan struct{}) (last int64) {
 func socketDrops(pid int) (drops int64, err error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, fmt.Errorf("read drops: %w", err)
+		return 0, err
 	}
 	opened, err := process.FileDescriptorTargets()
 	if err != nil {
-		return 0, fmt.Errorf("read drops: %w", err)
+		return 0, err
 	}
 	namespace, err := procfs.NewFS(filepath.Join(procfs.DefaultMountPoint, strconv.Itoa(pid)))
 	if err != nil {
-		return 0, fmt.Errorf("read drops: %w", err)
+		return 0, err
 	}
 	sockets, err := namespace.NetUDP()
 	if err != nil {
-		return 0, fmt.Errorf("read drops: %w", err)
+		return 0, err
 	}
 	six, err := namespace.NetUDP6()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kernel may have no IPv6
-		return 0, fmt.Errorf("read drops: %w", err)
+		return 0, err
 	}
 	for _, s := range append(sockets, six...) {
 		if slices.Contains(opened, fmt.Sprintf("socket:[%d]", s.Inode)) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store/client"
 	"vitrine/store/storetest"
 )
@@ -75,7 +76,7 @@ func put(t *testing.T, kv *client.KV) error {
 func TestRequestsAreShared(t *testing.T) {
 	t.Parallel()
 	a, b := count(t, ""), count(t, "")
-	kv := over(t, "http://"+storetest.FreeAddress(t), "http://"+storetest.FreeAddress(t), a.URL, b.URL+"/")
+	kv := over(t, "http://"+hosttest.FreeAddress(t, "tcp"), "http://"+hosttest.FreeAddress(t, "tcp"), a.URL, b.URL+"/")
 	for range 100 {
 		if err := put(t, kv); err != nil {
 			t.Fatal(err)
@@ -91,7 +92,7 @@ func TestRequestsAreShared(t *testing.T) {
 // TestFailedStoreIsLeftAndComesBack ends a store, and starts it again at its address.
 func TestFailedStoreIsLeftAndComesBack(t *testing.T) {
 	t.Parallel()
-	address := storetest.FreeAddress(t)
+	address := hosttest.FreeAddress(t, "tcp")
 	a, b := count(t, address), count(t, "")
 	kv := over(t, a.URL, b.URL)
 	for range 4 {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store/client"
 	"vitrine/store/storetest"
 )
@@ -48,7 +49,7 @@ func TestStoresOverOneEngine(t *testing.T) {
 		t.Helper()
 		return start(t, "--engine", "redis", "--engine-server", engine, "--listen", address, "--log", "warn")
 	}
-	first, address := run("127.0.0.1:0"), storetest.FreeAddress(t)
+	first, address := run("127.0.0.1:0"), hosttest.FreeAddress(t, "tcp")
 	counts := &hosts{}
 	c, err := client.New(client.Config{Base: "http://" + first.address + ",http://" + address, Wrap: func(next http.RoundTripper) http.RoundTripper {
 		counts.RoundTripper = next

@@ -71,10 +71,8 @@ func newTag() string { return `"` + rand.Text() + `"` }
 func (e *entry) op(id string, now time.Time) (store.Op, error) {
 	h := &e.header
 	h.TTL, h.Callback, h.Modified = e.Meta.TTL, e.Meta.CallbackReference, now.Unix()
-	size := 0
 	for i, b := range e.Blocks {
 		h.Blocks[i].ID, h.Blocks[i].Type, h.Blocks[i].Encoding, h.Blocks[i].Size = b.ID, b.ContentType, b.Encoding, len(b.Content)
-		size += len(b.Content)
 	}
 	meta, err := json.Marshal(h)
 	if err != nil {
@@ -84,7 +82,7 @@ func (e *entry) op(id string, now time.Time) (store.Op, error) {
 	if len(e.Blocks) == 1 {
 		op.Value = e.Blocks[0].Content
 	} else if len(e.Blocks) > 1 {
-		op.Value = make([]byte, 0, size)
+		op.Value = make([]byte, 0, contentBytes(e.Blocks))
 		for _, b := range e.Blocks {
 			op.Value = append(op.Value, b.Content...)
 		}

@@ -15,6 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/redis"
 	"vitrine/store/storetest"
@@ -62,7 +63,7 @@ func cluster(t *testing.T) []string {
 	t.Helper()
 	var nodes []string
 	for range 2 {
-		_, port, _ := net.SplitHostPort(storetest.FreeAddress(t))
+		_, port, _ := net.SplitHostPort(hosttest.FreeAddress(t, "tcp"))
 		nodes = append(nodes, storetest.Redis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", port))
 	}
 	for i, address := range nodes {

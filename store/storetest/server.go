@@ -12,18 +12,8 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 )
-
-// FreeAddress returns a loopback address where nothing listens.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // Await waits until ready returns true, at most 20 s.
 func Await(t *testing.T, what string, ready func() bool) {
@@ -46,7 +36,7 @@ func Redis(t *testing.T, settings ...string) (address string) {
 	if err != nil {
 		t.Skip(&vitrine.Unsupported{What: "the engine redis", Missing: "redis-server", Do: "install redis-server"})
 	}
-	address = FreeAddress(t)
+	address = hosttest.FreeAddress(t, "tcp")
 	_, port, _ := net.SplitHostPort(address)
 	start(t, program, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)...)
 	Await(t, "Redis that answers", func() bool {
@@ -79,7 +69,7 @@ func Etcd(t *testing.T, members int, settings ...string) []*Member {
 	var all []*Member
 	var cluster []string
 	for i := range members {
-		m, peer, name := &Member{Endpoint: "http://" + FreeAddress(t)}, "http://"+FreeAddress(t), fmt.Sprint("m", i)
+		m, peer, name := &Member{Endpoint: "http://" + hosttest.FreeAddress(t, "tcp")}, "http://"+hosttest.FreeAddress(t, "tcp"), fmt.Sprint("m", i)
 		m.args = []string{
 			"--name", name, "--data-dir", t.TempDir(), "--log-level", "error",
 			"--listen-client-urls", m.Endpoint, "--advertise-client-urls", m.Endpoint,

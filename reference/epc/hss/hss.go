@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/netip"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/epc/diameter"
@@ -42,7 +41,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	server := diameter.NewHSS(*name, d, c.Registry)
 	server.Messages = c.Messages
 	d.cancel = server.Cancel
-	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hss_registered", Help: "Subscribers that an MME serves."}, d.registered))
+	ims.Gauges(c.Registry, "hss")("registered", "Subscribers that an MME serves.", d.registered)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(ctx, listener) })
 	return rest.Wait(ctx, group, c, listener.Addr())

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/netip"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"vitrine/reference/epc/diameter"
@@ -42,7 +41,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer listener.Close()
-	c.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pcrf_sessions", Help: "Gx sessions."}, r.count))
+	ims.Gauges(c.Registry, "pcrf")("sessions", "Gx sessions.", r.count)
 	server := diameter.NewPCRF(*name, r, c.Registry)
 	server.Messages = c.Messages
 	changes, err := ims.Listen(ctx, "rules", applications)

@@ -180,7 +180,7 @@ func (s *server) apply(ctx context.Context, of *session, change diameter.Change,
 func (s *server) enforces(of *session, rule string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(of.bearers, func(b bearer) bool { return b.rule == rule && rule != "" })
+	return of.index(rule) >= 0
 }
 
 // do sends a request for bearers to the S-GW.

@@ -90,14 +90,15 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 	if err != nil {
 		return nil, c.Bad(fmt.Sprintf("--pool %q", k.pool), "want an IPv4 prefix of 8 to 30 bits")
 	}
+	counter := ims.Counters(c.Registry, "pgw")
 	s := &server{
 		apns: strings.Split(strings.ToLower(k.apns), ","), procedures: gtp.NewProcedures(c.Registry, "pgw"),
-		gxFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_gx_unterminated_total", Help: "Gx sessions whose end did not reach the PCRF."}),
-		lost:     prometheus.NewCounter(prometheus.CounterOpts{Name: "pgw_sessions_lost_total", Help: "PDN connections removed because their S-GW restarted."}),
+		gxFailed: counter("gx_unterminated", "Gx sessions whose end did not reach the PCRF."),
+		lost:     counter("sessions_lost", "PDN connections removed because their S-GW restarted."),
 		sessions: gtp.NewTable[*session](k.Node.Sessions, k.Node.Prefix), keys: map[sessionKey]*session{}, byGx: map[string]*session{}, pool: addresses,
 		tasks: group,
 	}
-	c.Registry.MustRegister(s.gxFailed, s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pgw_sessions", Help: "PDN connections."}, s.count))
+	ims.Gauges(c.Registry, "pgw")("sessions", "PDN connections.", s.count)
 	if s.endpoint, err = k.Node.Listen(ctx, c, s.handle, s.peerRestarted); err != nil {
 		return nil, err
 	}

@@ -44,13 +44,18 @@ func (s *session) find(ebi uint8) *bearer {
 // drop removes the dedicated bearer of a rule, and returns the bearer's identity; 0:
 // no such bearer.
 func (s *session) drop(rule string) uint8 {
-	for i, b := range s.bearers {
-		if b.rule == rule && rule != "" {
-			s.bearers = slices.Delete(s.bearers, i, i+1)
-			return b.EBI
-		}
+	i := s.index(rule)
+	if i < 0 {
+		return 0
 	}
-	return 0
+	ebi := s.bearers[i].EBI
+	s.bearers = slices.Delete(s.bearers, i, i+1)
+	return ebi
+}
+
+// index returns the place of the dedicated bearer of a rule; -1: there is none.
+func (s *session) index(rule string) int {
+	return slices.IndexFunc(s.bearers, func(b bearer) bool { return b.rule == rule && rule != "" })
 }
 
 // nextRequest returns the number of the next request about a Gx session.

@@ -70,12 +70,12 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 	}
 	s := &server{
 		procedures: gtp.NewProcedures(c.Registry, "sgw"),
-		lost:       prometheus.NewCounter(prometheus.CounterOpts{Name: "sgw_sessions_lost_total", Help: "PDN connections removed because their MME or P-GW restarted."}),
+		lost:       ims.Counters(c.Registry, "sgw")("sessions_lost", "PDN connections removed because their MME or P-GW restarted."),
 		teids:      gtp.NewTable[entry](2*k.Node.Sessions, k.Node.Prefix), // a UE and its connection need one TEID each
 		ues:        map[identity.Digits]*ue{},
 		tasks:      group,
 	}
-	c.Registry.MustRegister(s.lost, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sgw_ues", Help: "UEs with a PDN connection."}, s.count))
+	ims.Gauges(c.Registry, "sgw")("ues", "UEs with a PDN connection.", s.count)
 	if s.endpoint, err = k.Node.Listen(ctx, c, s.handle, s.restarted); err != nil {
 		if packets != nil {
 			err = errors.Join(err, packets.Close())

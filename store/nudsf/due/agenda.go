@@ -306,7 +306,7 @@ func (a *Agenda) round(ctx context.Context, group *errgroup.Group) time.Duration
 			return nil
 		})
 	}
-	now = a.Clock()
+	now = a.Clock().Round(0)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	wait := idle
