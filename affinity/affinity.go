@@ -30,6 +30,7 @@ type Analysis struct {
 	Types      []Type                `json:"types" jsonschema:"required"`      // In the order in which they were read.
 	Reach      []graph.Reach         `json:"reach" jsonschema:"required"`      // Over all types, each flow as often as it happens.
 	Aggregates []aggregate.Aggregate `json:"aggregates" jsonschema:"required"` // What to deploy.
+	Unmatched  []string              `json:"unmatched_names,omitempty"`        // Functions of the names file that no message has by any of their names.
 	Captured   *Captured             `json:"captured,omitempty"`               // What packet captures have beside their transactions; left out: none was read.
 }
 
@@ -68,6 +69,8 @@ type Options struct {
 	Delay time.Duration // between two sites, one way
 	Apart bool          // an aggregate for each type, even if their members are the same
 
+	AnyHost bool // every aggregate fits: the host of Names does not count
+
 	Captured *Captured // nil: no capture was read; otherwise the analysed flows include its flows
 }
 
@@ -84,6 +87,9 @@ func Analyse(flows []*flow.Transaction, o Options) (*Analysis, error) {
 			return nil, err
 		}
 	}
+	if o.AnyHost {
+		limits.Host = aggregate.Resources{}
+	}
 	if err := aggregate.Conflict(flows); err != nil {
 		return nil, err
 	}
@@ -91,6 +97,9 @@ func Analyse(flows []*flow.Transaction, o Options) (*Analysis, error) {
 		Aggregates: []aggregate.Aggregate{}, Captured: o.Captured}
 	if a.Reach == nil {
 		a.Reach = []graph.Reach{}
+	}
+	if o.Names != nil {
+		a.Unmatched = o.Names.unmatched(flows, o.Captured)
 	}
 	if limits.Host != (aggregate.Resources{}) {
 		a.Host = &limits.Host

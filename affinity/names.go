@@ -105,6 +105,28 @@ func (n *Names) Apply(flows []*flow.Transaction) error {
 	return nil
 }
 
+// unmatched returns the functions of the file that neither the flows nor the captures have.
+func (n *Names) unmatched(flows []*flow.Transaction, c *Captured) []string {
+	seen := map[string]bool{}
+	for _, t := range flows {
+		for _, name := range t.Functions() {
+			seen[name] = true
+		}
+	}
+	if c != nil {
+		for i := range c.Read.Functions {
+			seen[c.Read.Functions[i].Name] = true
+		}
+	}
+	var list []string
+	for _, f := range n.Functions {
+		if !seen[f.Name] {
+			list = append(list, f.Name)
+		}
+	}
+	return list
+}
+
 // Called returns the name of a function that flows or captures know by another name, such
 // as its address. It returns "" if the file has no name for it.
 func (n *Names) Called(text string) string {

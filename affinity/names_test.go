@@ -127,6 +127,39 @@ func TestNamesSayWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
+// TestNamesThatMatchNothingAreTold misspells a name: the role that goes with it has no effect.
+func TestNamesThatMatchNothingAreTold(t *testing.T) {
+	a, err := analyse(t, "epc/attach", `
+functions:
+  - {name: Edge, also: [S-GW, P-GW]}
+  - {name: Homestead, also: [HSSS], role: database}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(a.Unmatched, " "); got != "Homestead" {
+		t.Errorf("names that match nothing: got %q, want Homestead", got)
+	}
+	if got := strings.Join(a.Types[0].Members, " "); !strings.Contains(got, "HSS") {
+		t.Errorf("got members %s, want HSS among them", got)
+	}
+}
+
+// TestHostIsIgnoredIfAsked analyses with a host, but without what the functions need.
+func TestHostIsIgnoredIfAsked(t *testing.T) {
+	flows, err := flow.Find("epc/attach")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := names(t, "{host: {vcpus: 4}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := Analyse(flows, Options{Names: n, AnyHost: true}); err != nil || a.Host != nil || len(a.Types[0].Members) == 0 {
+		t.Errorf("got %+v, %v", a, err)
+	}
+}
+
 func TestFlowsOfOneTypeMustAgreeAboutRoles(t *testing.T) {
 	var flows []*flow.Transaction
 	for _, text := range []string{"database: B\nA -> B: x", "A -> B: x\nB -> A: y"} {

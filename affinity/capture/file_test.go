@@ -135,6 +135,20 @@ func TestFormats(t *testing.T) {
 			t.Errorf("got %q, error %v", payloads, err)
 		}
 	})
+	t.Run("pcapng in units of powers of two", func(t *testing.T) {
+		const seconds = start / 1_000_000_000
+		order := binary.LittleEndian
+		for _, exponent := range []uint8{20, 30, 32} {
+			described := description(order, Raw)
+			unit := bytes.Index(described, []byte{timeResolution, 0, 1, 0}) + 4
+			described[unit] = 0x80 | exponent
+			at := int64(seconds)<<exponent | 3<<(exponent-2) // three quarters of a second
+			_, times, _, err := read(t, join(section(order), described, enhanced(order, 0, at, one)))
+			if want := []int64{seconds*1_000_000_000 + 750_000_000 - start}; err != nil || !slices.Equal(times, want) {
+				t.Errorf("2^-%d s: got times %v, want %v, error %v", exponent, times, want, err)
+			}
+		}
+	})
 	t.Run("pcapng of another writer", func(t *testing.T) {
 		var b bytes.Buffer
 		w, err := pcapgo.NewNgWriter(&b, layers.LinkTypeRaw)

@@ -31,6 +31,7 @@ type guard struct {
 
 	// pcapng
 	links []LinkType // of the interfaces of the current section
+	units []uint8    // units of those interfaces' times: n means 2^-n s, which the guard converts; 0: another unit
 	first uint32     // snap length of the section's interface 0
 	base  int        // interfaces of the earlier sections
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/gopacket/gopacket/layers"
 )
 
@@ -48,11 +49,15 @@ func (w *Walker) link(link LinkType, b []byte) {
 	case Null, Loop:
 		w.loopback(b)
 	case SLL:
-		const header, protocol = 16, 14
+		const header, length, address, protocol = 16, 4, 6, 14
 		if len(b) < header {
 			w.counts.Malformed++
 			return
 		}
+		// SLL does not name the interface. Interfaces mostly differ in the direction or in the sender's
+		// link-layer address. The bytes behind a shorter address are undefined.
+		n := min(int(binary.BigEndian.Uint16(b[length:])), protocol-address)
+		w.packet.Where.Link = uint32(xxhash.Sum64(b[:address+n])) | 1
 		w.network(binary.BigEndian.Uint16(b[protocol:]), b[header:])
 	case SLL2:
 		const header, index = 20, 4

@@ -41,7 +41,7 @@ type Packet struct {
 type Where struct {
 	File      uint16 // index in the list that Open received
 	Interface uint16 // in the file, in the order of its interface descriptions over all sections
-	Link      uint32 // index of the interface on its host, if the link type is LINUX_SLL2
+	Link      uint32 // LINUX_SLL2: index of the interface on its host; LINUX_SLL: a hash that mostly tells interfaces apart
 }
 
 // A Transport is the protocol number of a transport.

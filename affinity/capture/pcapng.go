@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 )
 
 // The blocks of pcapng that packets need (draft-ietf-opsawg-pcapng).
@@ -45,7 +46,7 @@ func (g *guard) pcapng() error {
 		case interfaceBlock:
 			return g.describe(body)
 		case enhancedPacket, obsoletePacket:
-			return g.packet(body)
+			return g.packet(kind, body)
 		case simplePacket:
 			return g.simple(body)
 		}
@@ -78,7 +79,7 @@ func (g *guard) section() error {
 		return fmt.Errorf("a section header of %d bytes", length)
 	}
 	g.base += len(g.links)
-	g.links, g.first = g.links[:0], 0
+	g.links, g.units, g.first = g.links[:0], g.units[:0], 0
 	if err := g.skip(int(length) - blockEdges - fixed); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (g *guard) describe(body int) error {
 	if len(g.links) == 0 {
 		g.first = g.order.Uint32(head[4:])
 	}
-	g.links = append(g.links, link)
+	g.links, g.units = append(g.links, link), append(g.units, 0)
 	if link > 0xff {
 		// For each packet, pcapgo converts the link type to an interface value, which
 		// allocates for numbers above 255. The true link type is in links.
@@ -134,7 +135,10 @@ func (g *guard) options(left int) error {
 		}
 		left -= padded
 		if code == timeResolution && length == 1 || code == timeOffset && length == 8 {
-			_, err = g.take(padded)
+			var value []byte
+			if value, err = g.take(padded); err == nil && code == timeResolution {
+				g.unit(value)
+			}
 		} else {
 			g.record = g.record[:at]
 			err = g.skip(padded)
@@ -147,9 +151,26 @@ func (g *guard) options(left int) error {
 	return g.skip(left)
 }
 
-// packet reads an enhanced packet, or an obsolete packet, which has the same layout, and
-// drops its options.
-func (g *guard) packet(body int) error {
+// unit notes the unit of an interface's times. pcapgo is wrong by up to 7% for powers of two, so it
+// gets nanoseconds in their place.
+func (g *guard) unit(value []byte) {
+	const power, largest, nano = 0x80, 63, 9 // power: of two; nano: 10^-9 s
+	of := &g.units[len(g.units)-1]
+	*of = 0
+	if n := value[0] &^ power; value[0]&power != 0 && 0 < n && n <= largest {
+		*of, value[0] = n, nano
+	}
+}
+
+// nanosecondsOf converts a time in units of 2^-n s.
+func nanosecondsOf(t uint64, n uint8) uint64 {
+	high, low := bits.Mul64(t&(1<<n-1), 1e9)
+	return (t>>n)*1e9 + (high<<(64-n) | low>>n)
+}
+
+// packet reads an enhanced packet, or an obsolete packet, which has the same layout except for a
+// shorter interface number, and drops its options.
+func (g *guard) packet(kind uint32, body int) error {
 	const fixed = 20
 	if body < fixed {
 		return errors.New("a packet block that is too short")
@@ -157,6 +178,15 @@ func (g *guard) packet(body int) error {
 	head, err := g.take(fixed)
 	if err != nil {
 		return err
+	}
+	index := g.order.Uint32(head)
+	if kind == obsoletePacket {
+		index = uint32(g.order.Uint16(head))
+	}
+	if index < uint32(len(g.units)) && g.units[index] > 0 {
+		at := nanosecondsOf(uint64(g.order.Uint32(head[4:]))<<32|uint64(g.order.Uint32(head[8:])), g.units[index])
+		g.order.PutUint32(head[4:], uint32(at>>32))
+		g.order.PutUint32(head[8:], uint32(at))
 	}
 	captured := g.order.Uint32(head[12:])
 	if captured > maxFrame {

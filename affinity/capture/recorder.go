@@ -2,7 +2,9 @@ package capture
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -26,7 +28,7 @@ func (r *Recorder) begin(names []string, links []LinkType) (err error) {
 	if r == nil {
 		return nil
 	}
-	if r.file, err = os.Create(r.Name); err != nil {
+	if r.file, err = createPrivate(r.Name); err != nil {
 		return err
 	}
 	buffered := bufio.NewWriterSize(r.file, readAhead) // NewNgWriterInterface uses a bufio.Writer directly
@@ -43,6 +45,39 @@ func (r *Recorder) begin(names []string, links []LinkType) (err error) {
 		}
 	}
 	return nil
+}
+
+// createPrivate creates a file that only its user may read, because it has all that users sent. It removes
+// an old file, which others may own or have open. It opens a pipe as it is.
+func createPrivate(name string) (*os.File, error) {
+	switch old, err := os.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case old.Mode().IsRegular():
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+	default:
+		return openPipe(name)
+	}
+	return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// openPipe opens a pipe or a device, perhaps behind a symbolic link such as /dev/stdout.
+func openPipe(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is a symbolic link to a file: name the file itself", name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // add writes a frame.

@@ -190,6 +190,32 @@ func TestPacketsTwiceAreRepeats(t *testing.T) {
 	}
 }
 
+// TestCookedCopiesAreNoRepeats checks a capture of all interfaces in the old format, SLL. It has each packet
+// at the veth of a container, at the bridge and at eth0.
+func TestCookedCopiesAreNoRepeats(t *testing.T) {
+	const ethernet, linkType, sll = 14, 20, 113
+	file := built(t, func(f *capturetest.File) {
+		registrations(20, func(at int64, frame []byte, _ bool) {
+			for i, seen := range [][2]byte{{3, 1}, {0, 1}, {4, 2}} { // packet type, and the end of the sender's address
+				head := []byte{0, seen[0], 0, 1, 0, 6, 2, 0, 0, 0, 0, seen[1], 0, 0, 8, 0}
+				f.Add(at+int64(i)*1000, append(head, frame[ethernet:]...))
+			}
+		})
+	})
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[linkType] = sll
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, s := read(t, Options{}, file)
+	if n := s.Protocols[0]; n.Requests != 20 || n.Answers != 20 || n.Repeats != 0 || s.Copies != 80 {
+		t.Errorf("got counts %+v, %d copies", n, s.Copies)
+	}
+}
+
 // TestStreamWithPacketsTwice checks that a TCP connection does not deliver anything
 // twice.
 func TestStreamWithPacketsTwice(t *testing.T) {

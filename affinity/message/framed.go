@@ -13,7 +13,7 @@ import (
 
 var errFrame = errors.New("s1: frame of a protocol other than S1AP")
 
-// looksFrame says whether data begins with a frame of S1AP over TCP, in the format of
+// looksFrame reports whether data begins with a frame of S1AP over TCP, in the format of
 // package wire/s1ap/frame.
 func looksFrame(data []byte) verdict {
 	if len(data) < s1frame.HeaderSize+1 {
@@ -30,7 +30,7 @@ func looksFrame(data []byte) verdict {
 	return yes
 }
 
-// looksMongo says whether data begins with a header of MongoDB's protocol. The first
+// looksMongo reports whether data begins with a header of MongoDB's protocol. The first
 // messages of a connection are short. So until the protocol is known, the bound is low, and
 // fewer other streams look like MongoDB.
 func looksMongo(data []byte, x *half) verdict {
@@ -71,7 +71,7 @@ func looksLike(data []byte, x *half) (Protocol, verdict) {
 	return Unknown, undecided
 }
 
-// begins says whether data begins with a message of a protocol.
+// begins reports whether data begins with a message of a protocol.
 func begins(p Protocol, data []byte, x *half) verdict {
 	switch p {
 	case SIP:

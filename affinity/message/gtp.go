@@ -61,11 +61,12 @@ func (r *reading) gtp(o *origin, data []byte, missing int) {
 			}
 			return
 		}
+		o.hash = hashOf(m.Octets)
 		r.gtpMessage(o, m)
-		if !m.Piggyback {
+		data = data[n:]
+		if !m.Piggyback && gtpLength(data, missing) == 0 {
 			return
 		}
-		data = data[n:]
 	}
 }
 
@@ -73,17 +74,18 @@ func (r *reading) gtpMessage(o *origin, m *gtpc.Message) {
 	s := r.slot(o, GTPv2)
 	s.m.Bytes = len(m.Octets)
 	s.m.Name = gtpName(m.Type)
-	if s.m.Name == "" { // piggybacked, so not checked by looksGTP
+	if s.m.Name == "" { // piggybacked, so not checked by gtpLength
 		s.m.Name = r.words.number(GTPv2, uint64(m.Type), func(uint64) string { return capitals(m.Type.String()) })
 	}
 	request := gtpRequests[m.Type]
-	client, server := hashEnd(o.src), hashEnd(o.dst)
+	// Without the server's port, because some servers answer from another one. NextEPC's S-GW does.
+	client, server := hashEnd(o.src), hashAddr(o.dst.Addr())
 	_, answered := m.Type.Response()
 	switch {
 	case m.Type == gtpc.ContextAcknowledge: // the third message of an exchange
 		s.m.Kind = Notice
 	case m.Type.IsTriggered():
-		client, server = server, client
+		client, server = hashEnd(o.dst), hashAddr(o.src.Addr())
 		s.part, s.m.Kind = closes, Answer
 	case answered:
 		s.part, request = opens, m.Type
@@ -118,7 +120,8 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 			}
 		case gtpc.FTEID:
 			if f, ok := gtpc.ParseFTEID(e.Value); ok {
-				s.tunnel(f.Addr(), f.TEID, userPlane(f.Interface))
+				s.tunnel(f.V4, f.TEID, userPlane(f.Interface))
+				s.tunnel(f.V6, f.TEID, userPlane(f.Interface))
 			}
 		case gtpc.PAA:
 			if a, ok := gtpc.ParseAddress(e.Value); ok {

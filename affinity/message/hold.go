@@ -18,6 +18,7 @@ type slot struct {
 	other    uint64 // a second key to look for the request; 0: none
 	status   int    // of an answer that gets its name from its request: an HTTP status, or plain
 	hash     uint64 // equal in retransmissions; 0: the transport hides them
+	space    uint64 // a hash of the namespace of its keys; 0: the store has one
 	batched  bool   // its body is a batch of changes to a store
 	body     []byte // the beginning of its body, if it is batched
 }

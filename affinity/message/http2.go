@@ -25,7 +25,7 @@ type h2Stream struct {
 
 var preface = []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
-// looksHTTP2 says whether data begins with the preface of a client, or with the
+// looksHTTP2 reports whether data begins with the preface of a client, or with the
 // SETTINGS of a server (RFC 9113 section 3.4).
 func looksHTTP2(data []byte) verdict {
 	if n := min(len(data), len(preface)); bytes.Equal(data[:n], preface[:n]) {

@@ -22,7 +22,7 @@ type Message struct {
 	Arrived int64  // ns since 1970, at the last other place that captured it within 50 ms; 0: captured at one place
 	Where   capture.Where
 
-	Src, Dst netip.AddrPort
+	Src, Dst netip.AddrPort // on SCTP of the association's first path, whichever path the message took
 	// From and To are functions: the name in Options.Names, or the IP address, or
 	// address:port where several functions share an address.
 	From, To string
@@ -133,6 +133,7 @@ type Access struct {
 	Store    string // the function that keeps the state, interned
 	Key      Identifier
 	Write    bool
+	Reads    bool          // a write that also returns or uses the old value
 	Lifetime time.Duration // of the written value; 0: not given
 	Bytes    int           // of the written value, or of the whole command in MongoDB; 0 for a read
 }

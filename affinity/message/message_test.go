@@ -53,6 +53,9 @@ func line(m *Message, begin int64) string {
 		if a.Write {
 			verb = "writes"
 		}
+		if a.Reads {
+			verb = "takes"
+		}
 		fmt.Fprintf(&b, " %s %s of %s %d B %v", verb, a.Key.Text, a.Store, a.Bytes, a.Lifetime)
 	}
 	return b.String()

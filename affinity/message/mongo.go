@@ -216,10 +216,12 @@ func (r *reading) mongoCommand(s *slot, document []byte) {
 		w.scratch = append(append(w.scratch, ' '), collection...)
 	}
 	s.m.Name = w.intern(w.scratch)
-	write := false
+	write, reads := false, false
 	switch string(e.name) {
-	case "insert", "update", "delete", "findAndModify", "findandmodify":
+	case "insert", "update", "delete":
 		write = true
+	case "findAndModify", "findandmodify":
+		write, reads = true, true
 	case "find", "aggregate", "count", "distinct":
 	default:
 		return
@@ -234,7 +236,7 @@ func (r *reading) mongoCommand(s *slot, document []byte) {
 		s.text = append(append(s.text, '/'), key...)
 	}
 	if a := s.access(from, write); a != nil && write {
-		a.Bytes = s.m.Bytes
+		a.Bytes, a.Reads = s.m.Bytes, reads
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -178,6 +179,55 @@ func TestSCTPMessagesThatAreNotWhole(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSCTPOnTwoPaths: a request that is sent again on the other path of its association is a repeat, and an
+// answer on that path finds the request.
+func TestSCTPOnTwoPaths(t *testing.T) {
+	const verification = 38 // where a frame has the tag
+	enb, mme := [2]netip.AddrPort{end("192.0.2.7:36412"), end("192.0.2.17:36412")}, [2]netip.AddrPort{end("192.0.2.8:36412"), end("192.0.2.18:36412")}
+	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		at := start
+		send := func(from, to netip.AddrPort, tag, tsn uint32, text string) {
+			at += 100e6
+			frame := b.SCTP(from, to, tsn, ppidS1AP, []byte(text))
+			binary.BigEndian.PutUint32(frame[verification:], tag)
+			f.Add(at, frame)
+		}
+		send(enb[0], mme[0], 1, 1, s1Setup)
+		send(mme[0], enb[0], 2, 1, s1SetupResponse)
+		send(enb[0], mme[0], 1, 2, s1Setup)
+		send(enb[1], mme[1], 1, 2, s1Setup)
+		send(mme[1], enb[1], 2, 2, s1SetupResponse)
+	}))
+	const forth, back = "192.0.2.7 > 192.0.2.8 S1AP ", "192.0.2.8 > 192.0.2.7 S1AP "
+	expect(t, lines, forth+"request", back+"answer| of 1", forth+"request", forth+"repeat| of 3", back+"answer| of 3")
+}
+
+// TestSCTPThroughNAT: where addresses are translated, each message is seen twice. Both have their own answer.
+func TestSCTPThroughNAT(t *testing.T) {
+	const verification = 38
+	enb, outside, mme := end("192.0.2.7:36412"), end("192.0.2.8:36412"), end("192.0.2.9:36412")
+	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		at := start
+		send := func(from, to netip.AddrPort, tag, tsn uint32, text string) {
+			at += 1e6
+			frame := b.SCTP(from, to, tsn, ppidS1AP, []byte(text))
+			binary.BigEndian.PutUint32(frame[verification:], tag)
+			f.Add(at, frame)
+		}
+		for tsn := range uint32(2) {
+			send(enb, outside, 1, tsn, s1Setup)
+			send(enb, mme, 1, tsn, s1Setup)
+			send(mme, enb, 2, tsn, s1SetupResponse)
+			send(outside, enb, 2, tsn, s1SetupResponse)
+		}
+	}))
+	const forth, inside, back, behind = "192.0.2.7 > 192.0.2.8 S1AP ", "192.0.2.7 > 192.0.2.9 S1AP ", "192.0.2.9 > 192.0.2.7 S1AP ", "192.0.2.8 > 192.0.2.7 S1AP "
+	expect(t, lines, forth+"request", inside+"request", back+"answer| of 2", behind+"answer| of 1",
+		forth+"request", inside+"request", back+"answer| of 6", behind+"answer| of 5")
 }
 
 // TestClocksThatAreWrong: requests find their answers although all packets have the same

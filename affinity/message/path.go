@@ -273,15 +273,16 @@ func isDelimiter(c byte) bool {
 // store and of Nudsf_DataRepository (TS 29.598).
 func (s *slot) state(method, target []byte) {
 	path, query, _ := bytes.Cut(target, []byte("?"))
-	var key []byte
+	var storage, key []byte
 	if string(method) == "POST" && string(path) == "/kv" {
-		s.batched = true
+		s.batched, s.space = true, spaceOf(query)
 		return
 	}
 	if rest, ok := bytes.CutPrefix(path, []byte("/kv/")); ok {
-		key = rest
+		key, s.space = rest, spaceOf(query)
 	} else if rest, ok := bytes.CutPrefix(path, []byte("/nudsf-dr/")); ok {
 		if i := bytes.Index(rest, []byte("/records/")); i >= 0 {
+			_, storage, _ = bytes.Cut(rest[:i+1], []byte("/")) // REALM/STORAGE/, behind the version
 			key = rest[i+len("/records/"):]
 			if i := bytes.IndexByte(key, '/'); i >= 0 { // its meta data or a block of it
 				key = key[:i]
@@ -297,6 +298,8 @@ func (s *slot) state(method, target []byte) {
 		write = false
 	}
 	from := len(s.text)
+	s.text = appendDecoded(s.text, storage)
+	behind := len(s.text) - from
 	s.text = appendDecoded(s.text, key)
 	a := s.access(from, write)
 	if a == nil {
@@ -309,13 +312,24 @@ func (s *slot) state(method, target []byte) {
 			a.Lifetime = lifetime(value)
 		}
 	}
-	s.scan(a.Key.Text)
+	s.scan(a.Key.Text[min(behind, len(a.Key.Text)):]) // the storage is the same for all users
+}
+
+// spaceOf returns a hash of the namespace that a query of Vitrine's store names, or 0 if it names none.
+func spaceOf(query []byte) uint64 {
+	for len(query) > 0 {
+		var name, value []byte
+		if name, value, query = parameter(query); string(name) == "space" && len(value) > 0 {
+			return hashOf(value)
+		}
+	}
+	return 0
 }
 
 // access adds an access. Its key is the text appended since from. It returns nil if the key
 // is empty or the message has too many identifiers.
 func (s *slot) access(from int, write bool) *Access {
-	id := s.identify(Key, hashAddr(s.m.Dst.Addr()), from)
+	id := s.identify(Key, hashAddr(s.m.Dst.Addr())+s.space, from)
 	if id == nil {
 		return nil
 	}

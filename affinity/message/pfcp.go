@@ -26,11 +26,12 @@ func (r *reading) pfcp(o *origin, data []byte, missing int) {
 			}
 			return
 		}
+		o.hash = hashOf(m.Octets)
 		r.pfcpMessage(o, m)
-		if !m.Follows {
+		data = data[n:]
+		if !m.Follows && pfcpLength(data, missing) == 0 {
 			return
 		}
-		data = data[n:]
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,6 +148,11 @@ func TestOneUserIsTheSameInAllProtocols(t *testing.T) {
 			t.Errorf("%s reports %v", name, got)
 		}
 	}
+	one := hashes(t, connection(t, client.String(), "192.0.2.4:9999", ">PUT /kv/reg%2Fa?space=one HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
+	other := hashes(t, connection(t, client.String(), "192.0.2.4:9999", ">PUT /kv/reg%2Fa?space=other HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
+	if one["key reg/a"] == 0 || one["key reg/a"] == other["key reg/a"] {
+		t.Errorf("keys of two namespaces: got %v and %v, want two hashes", one, other)
+	}
 	if redis["key reg:sip:alice@ims.test"] == 0 {
 		t.Errorf("Redis reports %v", redis)
 	}
@@ -178,6 +184,66 @@ func TestDatagramsAndAnswers(t *testing.T) {
 		"repeat| of 4", "notice \"ACK\"", "repeat \"ACK\"| of 6", "request \"INVITE\"")
 	if n := s.Protocols[0]; n.Repeats != 3 || n.Requests != 2 || n.Answers != 2 || n.Orphans != 0 || n.Failed != 1 {
 		t.Errorf("got counts %+v", n)
+	}
+}
+
+// TestMergedDatagrams checks that all messages of datagrams are found that the kernel merged before
+// the capture (UDP_GRO), and that a retransmission in a datagram of its own is known as one.
+func TestMergedDatagrams(t *testing.T) {
+	modification := func(sequence uint32) []byte {
+		return gtpc.End(gtpc.AppendHeader(nil, gtpc.ModifyBearerRequest, 7, sequence), 0)
+	}
+	deletion := func(sequence byte) []byte { return []byte{0x21, 54, 0, 12, 0, 0, 0, 0, 0, 0, 0, 19, 0, 0, sequence, 0} }
+	for want, two := range map[string][2][]byte{
+		`SIP request "MESSAGE"`:                   {sipRequest("MESSAGE", "a", 1), sipRequest("MESSAGE", "a", 2)},
+		`GTPv2 request "Modify Bearer Request"`:   {modification(1), modification(2)},
+		`PFCP request "Session Deletion Request"`: {deletion(1), deletion(2)},
+	} {
+		lines, s := read(t, Options{}, built(t, func(f *capturetest.File) {
+			var b capturetest.Frames
+			f.Add(start, b.UDP(ue, proxy, slices.Concat(two[0], two[1])))
+			f.Add(start+500e6, b.UDP(ue, proxy, two[1]))
+		}))
+		size := fmt.Sprintf(" %d B ", len(two[1]))
+		expect(t, lines, want+size, want+size, "repeat| of 2")
+		if len(s.Unknown) != 0 {
+			t.Errorf("%s: messages were not decoded: %+v", want, s.Unknown)
+		}
+	}
+}
+
+// TestGTPAnswersFromAnotherPort: the S-GW of NextEPC answers from another port than the one that received
+// the request.
+func TestGTPAnswersFromAnotherPort(t *testing.T) {
+	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		mme, sgw, other := end("192.0.2.7:2123"), end("192.0.2.8:2123"), end("192.0.2.8:40000")
+		f.Add(start, b.UDP(mme, sgw, gtpc.End(gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 7), 0)))
+		f.Add(start+1e6, b.UDP(other, mme, gtpc.End(gtpc.AppendCause(gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, 5, 7), gtpc.RequestAccepted), 0)))
+	}))
+	expect(t, lines, `GTPv2 request "Create Session Request"`, `GTPv2 answer "Create Session Response"| of 1`)
+}
+
+// TestTunnelsOfBothFamilies: the header of a later message over IPv6 names the tunnel of an F-TEID that
+// also has an IPv4 address.
+func TestTunnelsOfBothFamilies(t *testing.T) {
+	sgw := gtpc.Endpoint{Interface: gtpc.S11SGW, TEID: 0x42, V4: netip.MustParseAddr("198.51.100.4"), V6: netip.MustParseAddr("2001:db8::c000:204")}
+	created := gtpc.End(gtpc.AppendFTEID(gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, 1, 7), 0, sgw), 0)
+	modify := gtpc.End(gtpc.AppendHeader(nil, gtpc.ModifyBearerRequest, sgw.TEID, 8), 0)
+	var named [2][]uint64 // the tunnels with that TEID in each message
+	each(t, built(t, func(f *capturetest.File) {
+		var b capturetest.Frames
+		f.Add(start, sixth(b.UDP(end("192.0.2.4:2123"), end("192.0.2.3:2123"), created)))
+		f.Add(start+1e6, sixth(b.UDP(end("192.0.2.3:2123"), end("192.0.2.4:2123"), modify)))
+	}), func(m *Message) {
+		for _, id := range m.Identifiers {
+			if id.Kind == TEID && string(id.Text) == "0x42" {
+				named[m.ID-1] = append(named[m.ID-1], id.Hash)
+			}
+		}
+	})
+	if len(named[0]) != 2 || len(named[1]) != 1 || !slices.Contains(named[0], named[1][0]) {
+		t.Errorf("got the tunnels %x", named)
 	}
 }
 
@@ -259,8 +325,12 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 			[]string{"Redis request \"SET\"|writes k of 192.0.2.4 5 B 1m0s", "request \"GET\"|reads k", "answer \"SET reply\"| of 1", "answer \"GET reply\"| of 2", "request \"(other)\"", "of 5 failed cause ERR"}},
 		"Redis with an option": {"192.0.2.4:9999", []string{">*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n1500\r\n", "<+OK\r\n"},
 			[]string{"Redis request \"SET\"|writes k of 192.0.2.4 5 B 1.5s", "answer \"SET reply\"| of 1"}},
+		"Redis that returns the old value": {"192.0.2.4:9999", []string{">*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n$3\r\nGET\r\n*2\r\n$6\r\nGETDEL\r\n$1\r\nk\r\n", "<$-1\r\n$5\r\nvalue\r\n"},
+			[]string{"Redis request \"SET\"|takes k of 192.0.2.4 5 B 0s", "request \"GETDEL\"|takes k of 192.0.2.4 0 B", "answer \"SET reply\"| of 1", "answer \"GETDEL reply\"| of 2"}},
 		"Redis with an attribute": {"192.0.2.4:9999", []string{">*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "<|1\r\n+ttl\r\n:3600\r\n$5\r\nvalue\r\n"},
 			[]string{"Redis request \"GET\"|reads k", "answer \"GET reply\"| of 1"}},
+		"Nudsf": {"192.0.2.4:9999", []string{">GET /nudsf-dr/v1/realm/amf/records/r1/meta HTTP/1.1\r\n\r\n"},
+			[]string{"HTTP request \"GET /nudsf-dr/|reads realm/amf/r1 of 192.0.2.4"}},
 		"S1AP": {"192.0.2.4:9999", []string{">" + frame(s1Setup), "<" + frame(s1SetupResponse)},
 			[]string{"S1AP request \"S1 Setup Request\"", "S1AP answer \"S1 Setup Response\"| of 1"}},
 		"MongoDB": {"192.0.2.4:9999", []string{">" + mongoFind, "<" + mongoReply},
@@ -275,6 +345,13 @@ func TestStreamsOfEachProtocol(t *testing.T) {
 			[]string{"HTTP2 request \"GET /\"", "HTTP2 answer \"200 GET /\"| of 1"}},
 		"a tunnel of HTTP/2": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x17\x01\x05\x00\x00\x00\x01\x02\x07CONNECT\x01\x0csip.test:443", "<\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88"},
 			[]string{"HTTP2 request \"CONNECT /{}\"", "HTTP2 answer \"200 CONNECT /{}\"| of 1"}},
+		// A terminal must not obey what senders write.
+		"Redis with control characters": {"192.0.2.4:9999", []string{">*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "<-E\x1b[2J\x9b unknown\r\n"},
+			[]string{"Redis request \"GET\"", "of 1 failed cause E?[2J?"}},
+		"MongoDB with control characters": {"192.0.2.4:9999", []string{">" + opMsg(7, 0, bson("\x02fi\x1b]0;x\a\nnd\x00"+bsonText("a\tb")))},
+			[]string{"MongoDB request \"fi?]0;x??nd a?b\""}},
+		"HTTP/2 with control characters": {"192.0.2.4:9999", []string{">PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x08\x01\x05\x00\x00\x00\x01\x02\x04GE\x1bT\x84\x86"},
+			[]string{"HTTP2 request \"GE?T /\""}},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {

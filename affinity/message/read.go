@@ -98,7 +98,8 @@ type reading struct {
 	finder    *capture.Finder
 	assembler *stream.Assembler
 	tcp       tcp
-	where     capture.Where // of the current packet
+	paths     map[uint64]path // of the directions of SCTP associations, and of their further addresses
+	where     capture.Where   // of the current packet
 
 	functions functions
 	words     words
@@ -116,6 +117,7 @@ func newReading(o Options, handle func(*Message) error) *reading {
 	r.finder = capture.NewFinder(window, o.MaxMemory/16/seen)
 	r.assembler = stream.NewAssembler(&tcpHandler{r}, stream.Options{MaxMemory: o.MaxMemory / 4})
 	r.tcp.limit = o.MaxMemory / 8
+	r.paths = map[uint64]path{}
 	r.exchanges.init(o.MaxMemory/4/exchangeSize, int64(o.Repeated))
 	r.hold.window, r.hold.limit = int64(window), max(o.MaxMemory/8/slotSize, 64)
 	r.functions.init(o.Name, o.Hide)
@@ -156,9 +158,13 @@ func (r *reading) take(p *capture.Packet) {
 	}
 	r.begin, r.end = min(r.begin, p.Time), max(r.end, p.Time)
 	seen := r.finder.Find(p)
+	src, dst := p.Src, p.Dst
+	if p.Transport == capture.SCTP {
+		src, dst = r.firstPath(p)
+	}
 	if seen.Kind == capture.Copy {
 		r.copies++
-		r.hold.arrived(p.Src, p.Dst, p.Time-int64(seen.Delay), p.Time)
+		r.hold.arrived(src, dst, p.Time-int64(seen.Delay), p.Time)
 		return
 	}
 	if p.Src.Addr() == p.Dst.Addr() {
@@ -169,17 +175,58 @@ func (r *reading) take(p *capture.Packet) {
 		r.assembler.Add(p)
 		return
 	}
-	o := origin{at: p.Time, where: p.Where, src: p.Src, dst: p.Dst, ports: [2]bool{true, true}}
+	o := origin{at: p.Time, where: p.Where, src: src, dst: dst, ports: [2]bool{true, true}}
 	if p.Transport == capture.SCTP {
 		o.hash = join(uint64(p.Tag), uint64(p.TSN)) | 1
 		r.chunk(&o, p)
 		return
 	}
-	if len(p.Payload) == 0 {
-		return
+	if len(p.Payload) > 0 {
+		r.datagram(&o, p)
 	}
-	o.hash = hashOf(p.Payload)
-	r.datagram(&o, p)
+}
+
+// A path is where one direction of an SCTP association was first seen.
+type path struct {
+	src, dst netip.AddrPort
+	tsn      uint32 // of the first message
+	at       int64
+}
+
+// pathSize is the memory of a path, in bytes.
+const pathSize = 128
+
+// firstPath returns the addresses on which a direction of an SCTP association was first seen. A packet
+// may use others, but its verification tag names the receiver's end of the association on all paths.
+// Addresses that the first message has again at once are no other path, but a translation (NAT).
+func (r *reading) firstPath(p *capture.Packet) (src, dst netip.AddrPort) {
+	if p.Tag == 0 { // not of an association, but made by a tool
+		return p.Src, p.Dst
+	}
+	own := path{p.Src, p.Dst, p.TSN, p.Time}
+	key := join(uint64(p.Tag), uint64(p.Src.Port())<<16|uint64(p.Dst.Port()))
+	first := r.path(key, own)
+	if first.src == p.Src && first.dst == p.Dst {
+		return p.Src, p.Dst
+	}
+	if p.TSN != first.tsn || p.Time-first.at > int64(window) {
+		own = first
+	}
+	chosen := r.path(join(key, join(hashAddr(p.Src.Addr()), hashAddr(p.Dst.Addr()))), own)
+	return chosen.src, chosen.dst
+}
+
+// path returns the path of a key. If there is none, it remembers the given one.
+func (r *reading) path(key uint64, otherwise path) path {
+	known, ok := r.paths[key]
+	if ok {
+		return known
+	}
+	if len(r.paths) >= r.o.MaxMemory/64/pathSize {
+		clear(r.paths)
+	}
+	r.paths[key] = otherwise
+	return otherwise
 }
 
 // linkOf returns the hash of the association or connection between two ends.

@@ -35,7 +35,8 @@ const (
 	ppidNGAP     = 60
 )
 
-// datagram reads a UDP datagram.
+// datagram reads a UDP datagram. It may hold messages of several datagrams: if the receiver's socket
+// has UDP_GRO, as those of the director, the kernel merges datagrams of one flow before the capture.
 func (r *reading) datagram(o *origin, p *capture.Packet) {
 	data := p.Payload
 	switch data[0] >> 4 {
@@ -141,7 +142,7 @@ func startLine(data []byte) (line []byte, v verdict) {
 	return bytes.TrimSuffix(data[:i], []byte("\r")), yes
 }
 
-// looksText says whether data begins with a request line or a status line of a
+// looksText reports whether data begins with a request line or a status line of a
 // version.
 func looksText(data, version []byte, digits int) verdict {
 	line, v := startLine(data)
@@ -162,7 +163,7 @@ func looksText(data, version []byte, digits int) verdict {
 // looksSIP reports whether a datagram begins like a SIP message.
 func looksSIP(data []byte) bool { return looksText(data, sipVersion, 0) == yes }
 
-// looksDiameter says whether data begins with a Diameter header, and with a header of
+// looksDiameter reports whether data begins with a Diameter header, and with a header of
 // an AVP if it has more (RFC 6733 sections 3 and 4.1).
 func looksDiameter(data []byte) verdict {
 	const header, longest = 20, 1 << 20
@@ -195,34 +196,48 @@ func looksDiameter(data []byte) verdict {
 	return yes
 }
 
-// looksGTP reports whether a datagram begins with a GTPv2-C message that fits into it
-// (TS 29.274 clause 5.1).
+// looksGTP reports whether a datagram has only GTPv2-C messages, by the first of them and the
+// beginning of the second.
 func looksGTP(data []byte, missing int) bool {
-	if len(data) < 8 || data[0]&0x03 != 0 {
-		return false
-	}
-	whole := len(data) + missing
-	length := int(binary.BigEndian.Uint16(data[2:])) + 4
-	if length > whole || data[0]&0x10 == 0 && length != whole {
-		return false
-	}
-	t := gtpc.Type(data[1])
-	return gtpName(t) != ""
+	n := gtpLength(data, missing)
+	return n > 0 && (data[0]&0x10 != 0 || n == len(data)+missing || n < len(data) && gtpLength(data[n:], missing) > 0)
 }
 
-// looksPFCP reports whether a datagram begins with a PFCP message that fits into it
-// (TS 29.244 clause 7.2.2).
-func looksPFCP(data []byte, missing int) bool {
-	if len(data) < 8 || data[0]&0x18 != 0 {
-		return false
+// gtpLength returns the length of the GTPv2-C message that data begins with, or 0 if data begins
+// with none that fits (TS 29.274 clause 5.1).
+func gtpLength(data []byte, missing int) int {
+	if len(data) < 8 || data[0]>>5 != 2 || data[0]&0x03 != 0 || gtpName(gtpc.Type(data[1])) == "" {
+		return 0
 	}
-	whole := len(data) + missing
-	length := int(binary.BigEndian.Uint16(data[2:])) + 4
-	if length > whole || data[0]&0x04 == 0 && length != whole {
-		return false
+	return fitting(data, missing)
+}
+
+// looksPFCP reports whether a datagram has only PFCP messages, by the first of them and the
+// beginning of the second.
+func looksPFCP(data []byte, missing int) bool {
+	n := pfcpLength(data, missing)
+	return n > 0 && (data[0]&0x04 != 0 || n == len(data)+missing || n < len(data) && pfcpLength(data[n:], missing) > 0)
+}
+
+// pfcpLength returns the length of the PFCP message that data begins with, or 0 if data begins
+// with none that fits (TS 29.244 clause 7.2.2).
+func pfcpLength(data []byte, missing int) int {
+	if len(data) < 8 || data[0]>>5 != 1 || data[0]&0x18 != 0 {
+		return 0
 	}
 	t := pfcp.Type(data[1])
-	return t >= pfcp.HeartbeatRequest && t <= pfcp.SessionSetModificationResponse || t >= pfcp.SessionEstablishmentRequest && t <= pfcp.SessionReportResponse
+	if t >= pfcp.HeartbeatRequest && t <= pfcp.SessionSetModificationResponse || t >= pfcp.SessionEstablishmentRequest && t <= pfcp.SessionReportResponse {
+		return fitting(data, missing)
+	}
+	return 0
+}
+
+// fitting returns the length of a GTPv2-C or PFCP message, or 0 if the datagram is shorter.
+func fitting(data []byte, missing int) int {
+	if n := int(binary.BigEndian.Uint16(data[2:])) + 4; n <= len(data)+missing {
+		return n
+	}
+	return 0
 }
 
 // reason returns the text of the innermost error, which has no details.

@@ -13,7 +13,7 @@ import (
 // midway.
 const redisPort = 6379
 
-// looksRedis says whether data begins with a Redis request: an array of strings. A reply is
+// looksRedis reports whether data begins with a Redis request: an array of strings. A reply is
 // recognised only by its port.
 func looksRedis(data []byte, x *half) verdict {
 	const longest = 16
@@ -50,6 +50,7 @@ type redisValues struct {
 	bytes   int
 	push    bool
 	write   bool
+	reads   bool  // see Access.Reads
 	seconds int64 // lifetime
 	unit    time.Duration
 	option  redisOption
@@ -133,7 +134,7 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 	isKey := x.command.Argument(v)
 	values := &x.values
 	if v.Index == 0 {
-		values.write = !redisReads(x.command.Command.Name)
+		values.write, values.reads = !redisReads(x.command.Command.Name), redisTakes(x.command.Command.Name)
 		return
 	}
 	name := x.command.Command.Name
@@ -157,6 +158,7 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 	case name == "set" && v.Index > 2 && sip.EqualFold(v.Text, "px"):
 		values.option = inMillis
 	case name == "set" && v.Index > 2: // an option such as NX, which is no part of the value
+		values.reads = values.reads || sip.EqualFold(v.Text, "get")
 	default:
 		values.bytes += size
 		s.scan(v.Text[:min(len(v.Text), maxScan)])
@@ -196,7 +198,7 @@ func (r *reading) redisAsked(x *half) {
 	for i := range s.m.Access {
 		if a := &s.m.Access[i]; a.Write {
 			a.Lifetime = time.Duration(x.values.seconds) * x.values.unit
-			a.Bytes = x.values.bytes
+			a.Bytes, a.Reads = x.values.bytes, x.values.reads
 		}
 	}
 	switch command {
@@ -258,6 +260,21 @@ func redisReads(name string) bool {
 		"xrange", "xrevrange", "xlen", "xread", "xpending", "xinfo",
 		"ttl", "pttl", "expiretime", "pexpiretime", "type", "dump", "object", "memory", "touch", "watch",
 		"eval_ro", "evalsha_ro", "fcall_ro":
+		return true
+	}
+	return false
+}
+
+// redisTakes reports whether a command that writes its keys also returns or uses their old values.
+// Scripts may.
+func redisTakes(name string) bool {
+	switch name {
+	case "getset", "getdel", "getex", "append", "incr", "incrby", "incrbyfloat", "decr", "decrby", "setbit", "bitfield",
+		"hincrby", "hincrbyfloat", "zincrby",
+		"lpop", "rpop", "lmpop", "blpop", "brpop", "blmpop", "rpoplpush", "brpoplpush", "lmove", "blmove",
+		"spop", "smove", "zpopmin", "zpopmax", "zmpop", "bzpopmin", "bzpopmax", "bzmpop",
+		"rename", "renamenx", "copy", "sort", "xreadgroup",
+		"eval", "evalsha", "fcall":
 		return true
 	}
 	return false

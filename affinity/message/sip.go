@@ -10,11 +10,23 @@ import (
 	"vitrine/wire/sip"
 )
 
-// sipDatagram reads a SIP message that fills a datagram. If the capture cut the body, the
-// header is enough.
+// sipDatagram reads the SIP messages of a datagram.
 func (r *reading) sipDatagram(o *origin, data []byte, missing int) {
+	for len(data) > 0 {
+		data = data[r.sipMessage(o, data, missing):]
+	}
+}
+
+// sipMessage reads the SIP message that data begins with, and returns its length. Bytes that begin
+// no other message belong to it. If the capture cut the body, the header is enough.
+func (r *reading) sipMessage(o *origin, data []byte, missing int) int {
 	m := &r.decoders.sip
-	_, err := m.Parse(data)
+	n, err := m.Parse(data)
+	if err == nil && looksSIP(data[n:]) {
+		missing = 0 // only the last message lacks bytes
+	} else {
+		n = len(data)
+	}
 	if missing > 0 && errors.Is(err, sip.ErrLength) && bytes.Contains(data, endOfHeader) {
 		// The body is shorter than Content-Length says; the header is whole.
 		if m.Salvage(data) {
@@ -22,6 +34,7 @@ func (r *reading) sipDatagram(o *origin, data []byte, missing int) {
 			m.SequenceMethod = m.Method
 		}
 	}
+	o.hash = hashOf(data[:n])
 	switch {
 	case errors.Is(err, sip.ErrEmpty):
 	case err != nil && missing > 0:
@@ -29,8 +42,9 @@ func (r *reading) sipDatagram(o *origin, data []byte, missing int) {
 	case err != nil:
 		r.counts.bad(SIP, reason(err))
 	default:
-		r.sip(o, m, len(data)+missing)
+		r.sip(o, m, n+missing)
 	}
+	return n
 }
 
 // sip delivers a parsed message.

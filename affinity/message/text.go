@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -28,7 +29,12 @@ func (s *Summary) Text(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", f.Name, f.Sent, f.Received, f.Bytes)
 	}
 	s.clocks(w)
-	s.gaps(w)
+	if gaps := s.Gaps(); len(gaps) > 0 {
+		fmt.Fprint(w, "\nnot understood, or told apart\tcount\n")
+		for _, g := range gaps {
+			fmt.Fprintf(w, "%s\t%d\n", g.What, g.Count)
+		}
+	}
 	if len(s.Unknown) > 0 {
 		fmt.Fprint(w, "\nin protocols that are not known\n\nclient\tserver\ttransport\tport\tpackets\tbytes\tround trips\n")
 		for _, e := range s.Unknown[:min(len(s.Unknown), shown)] {
@@ -47,57 +53,54 @@ func (s *Summary) clocks(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\nclock of\tcompared with\tpackets\tahead by\tdrift\tresidual\tcorrected\n")
-	for _, c := range s.Clocks {
-		if c.Reference == "" {
-			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\tno\n", c.File)
-			continue
-		}
-		ahead, corrected := fmt.Sprintf("%.6f s", c.Offset), "yes"
-		if !c.Corrected {
-			ahead, corrected = fmt.Sprintf("%.6f to %.6f s", c.Least, c.Most), "no"
-		}
-		if c.OneWay {
-			corrected += ", one direction only"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%.3g ppm\t%.6f s\t%s\n", c.File, c.Reference, c.Packets, ahead, c.Drift, c.Residual, corrected)
+	for i := range s.Clocks {
+		fmt.Fprintln(w, strings.Join(s.Clocks[i].Cells(), "\t"))
 	}
 }
 
-// gaps counts the messages that were not understood, and those that were dropped for lack of memory.
-func (s *Summary) gaps(w io.Writer) {
-	type gap struct {
-		what string
-		n    uint64
+// Cells returns the cells of the clock's row in a table for people: file, compared with, packets, ahead
+// by, drift, residual, corrected.
+func (c *Clock) Cells() []string {
+	if c.Reference == "" {
+		return []string{c.File, "-", "-", "-", "-", "-", "no"}
 	}
-	var all []gap
+	ahead, corrected := fmt.Sprintf("%.6f s", c.Offset), "yes"
+	if !c.Corrected {
+		ahead, corrected = fmt.Sprintf("%.6f to %.6f s", c.Least, c.Most), "no"
+	}
+	if c.OneWay {
+		corrected += ", one direction only"
+	}
+	return []string{c.File, c.Reference, fmt.Sprint(c.Packets), ahead, fmt.Sprintf("%.3g ppm", c.Drift), fmt.Sprintf("%.6f s", c.Residual), corrected}
+}
+
+// A Gap counts something that was not understood, was dropped, or needs care.
+type Gap struct {
+	What  string // for people
+	Count uint64
+}
+
+// Gaps counts the messages that were not understood, and those that were dropped for lack of memory.
+func (s *Summary) Gaps() []Gap {
+	var all []Gap
 	for _, p := range s.Protocols {
 		for _, why := range slices.Sorted(maps.Keys(p.Undecodable)) {
-			all = append(all, gap{p.Protocol + ": " + why, p.Undecodable[why]})
+			all = append(all, Gap{p.Protocol + ": " + why, p.Undecodable[why]})
 		}
 	}
 	c, l := &s.Captures, &s.Streams.Lost
-	all = append(all, gap{"packets of one message captured at several places", s.Copies}, gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
-		gap{"frames more than 1 s earlier than the one before: a clock was set back", c.SetBack},
-		gap{"packets more than 50 ms out of order: sort each file with reordercap", s.Disordered},
-		gap{"malformed frames", c.Malformed}, gap{"frames that are not IP", c.NotIP},
-		gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, gap{"SCTP chunks of I-DATA", c.Interleaved}, gap{"packets cut off by the capture", c.Cut},
-		gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
-		gap{"IP fragments without the rest", c.IP.Expired}, gap{"SCTP messages that lack a fragment", c.Messages.Expired}, gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
-		gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},
-		gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, gap{"for memory: pieces of connections", s.GivenUp.Streams + s.Streams.Evicted},
-		gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges})
+	all = append(all, Gap{"packets of one message captured at several places", s.Copies}, Gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
+		Gap{"frames more than 1 s earlier than the one before: a clock was set back", c.SetBack},
+		Gap{"packets more than 50 ms out of order: sort each file with reordercap", s.Disordered},
+		Gap{"malformed frames", c.Malformed}, Gap{"frames that are not IP", c.NotIP},
+		Gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, Gap{"SCTP chunks of I-DATA", c.Interleaved}, Gap{"packets cut off by the capture", c.Cut},
+		Gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
+		Gap{"IP fragments without the rest", c.IP.Expired}, Gap{"SCTP messages that lack a fragment", c.Messages.Expired}, Gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
+		Gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, Gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},
+		Gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, Gap{"for memory: pieces of connections", s.GivenUp.Streams + s.Streams.Evicted},
+		Gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges})
 	for _, link := range slices.Sorted(maps.Keys(c.Unknown)) {
-		all = append(all, gap{"frames of link type " + link.String(), c.Unknown[link]})
+		all = append(all, Gap{"frames of link type " + link.String(), c.Unknown[link]})
 	}
-	first := true
-	for _, g := range all {
-		if g.n == 0 {
-			continue
-		}
-		if first {
-			fmt.Fprint(w, "\nnot understood, or told apart\tcount\n")
-			first = false
-		}
-		fmt.Fprintf(w, "%s\t%d\n", g.what, g.n)
-	}
+	return slices.DeleteFunc(all, func(g Gap) bool { return g.Count == 0 })
 }

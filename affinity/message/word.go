@@ -1,5 +1,11 @@
 package message
 
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
 // The bounds on the names of messages.
 const (
 	maxWords = 1 << 14 // names
@@ -8,14 +14,15 @@ const (
 
 // words interns the names of messages and their causes.
 type words struct {
-	texts   map[string]string
+	texts   map[string]string // by the text in the message
 	numbers map[uint64]string // by protocol and codes
 	scratch []byte
 }
 
 func (w *words) init() { w.texts, w.numbers = map[string]string{}, map[uint64]string{} }
 
-// intern returns the string of a text. Beyond the bounds it returns (other).
+// intern returns the string of a text, without the control characters that a sender may have put
+// there for the reader's terminal. Beyond the bounds it returns (other).
 func (w *words) intern(text []byte) string {
 	if word, ok := w.texts[string(text)]; ok {
 		return word
@@ -23,9 +30,18 @@ func (w *words) intern(text []byte) string {
 	if len(w.texts) >= maxWords || len(text) > maxWord {
 		return "(other)"
 	}
-	word := string(text)
-	w.texts[word] = word
+	raw := string(text)
+	word := strings.Map(printable, raw)
+	w.texts[raw] = word
 	return word
+}
+
+// printable returns ? for characters that cannot be printed, and for bytes that are not UTF-8.
+func printable(r rune) rune {
+	if r == utf8.RuneError || !unicode.IsPrint(r) {
+		return '?'
+	}
+	return r
 }
 
 // number returns the word of a code. It calls create for a code that is not known yet.

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/internal/durable"
 )
 
 // keySize is the size of a key in bytes: the size of the hash (RFC 2104 section 3).
@@ -36,26 +37,20 @@ func New(secret []byte) *Key {
 }
 
 // Load returns the key in a file of 64 hexadecimal digits. If the file does not exist, it
-// creates the file, with mode 0600, and a random key. A file that others may read is an
-// error, because they could reverse the pseudonyms.
+// creates the file, with mode 0600 and a random key. The file is complete or absent after a crash of the
+// machine. A file that others may read is an error, because they could reverse the pseudonyms.
 func Load(path string) (*Key, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		return create(file)
+	if _, err := os.Lstat(path); err == nil {
+		return read(path)
 	}
-	if !errors.Is(err, fs.ErrExist) {
-		return nil, &vitrine.BadInput{File: path, Found: "the file of the key cannot be made: " + err.Error(), Want: "name a file in a folder that you may write to"}
-	}
-	return read(path)
-}
-
-func create(file *os.File) (*Key, error) {
 	secret := make([]byte, keySize)
 	_, _ = rand.Read(secret) // never fails
-	_, err := fmt.Fprintln(file, hex.EncodeToString(secret))
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		_ = os.Remove(file.Name())
-		return nil, fmt.Errorf("write the key %s: %w", file.Name(), err)
+	err := durable.Create(path, []byte(hex.EncodeToString(secret)+"\n"), 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist): // another process has just made it
+		return read(path)
+	case err != nil:
+		return nil, &vitrine.BadInput{File: path, Found: "the file of the key cannot be made: " + err.Error(), Want: "name a file in a folder that you may write to"}
 	}
 	return New(secret), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"vitrine"
@@ -92,6 +93,27 @@ func TestAMissingKeyIsMadeForItsOwnerAlone(t *testing.T) {
 	other, err := Load(filepath.Join(t.TempDir(), "key"))
 	if err != nil || other.ID() == first.ID() {
 		t.Errorf("two keys are equal: %v", err)
+	}
+}
+
+// TestProcessesAtOnceMakeOneKey checks that all that load a missing key at the same time get the same one.
+func TestProcessesAtOnceMakeOneKey(t *testing.T) {
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "key")
+		keys, errs := make([]*Key, 8), make([]error, 8)
+		var all sync.WaitGroup
+		for i := range keys {
+			all.Go(func() { keys[i], errs[i] = Load(path) })
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range keys {
+			if k.ID() != keys[0].ID() {
+				t.Fatal("two loads returned different keys")
+			}
+		}
 	}
 }
 

@@ -133,6 +133,11 @@ func (c *Collector) access(m *message.Message, a *message.Access, of correlate.L
 	}
 	u.writes++
 	u.bytes += int64(a.Bytes)
+	if a.Reads { // the value may be from before the capture
+		k.read = true
+		k.lent = k.lent || !k.written || k.owner != of.Event
+		f.ReadBy = note(f.ReadBy, of.Type)
+	}
 	// A value that a read finds before the first write is from before the capture. A check in the same batch returns no value.
 	found := k.found || k.asked != 0 && k.asked != m.ID
 	k.lent = k.lent || !k.written && (k.owner != of.Event || found)
@@ -294,17 +299,20 @@ func FormOf(text string) string {
 
 // differs reports whether a part of a key is a value rather than a fixed word.
 func differs(part string) bool {
-	const longest = 24
-	digits := 0
+	const longest, shortestHex = 24, 8
+	digits, hex := 0, 0
 	for _, c := range []byte(part) {
 		switch {
 		case c == '@' || c == '%' || c == '=' || c > '~' || c <= ' ':
 			return true
 		case c >= '0' && c <= '9':
 			digits++
+			hex++
+		case c >= 'a' && c <= 'f', c >= 'A' && c <= 'F', c == '-': // a UUID has hyphens
+			hex++
 		}
 	}
-	return digits >= 3 || digits > 0 && digits*2 >= len(part) || len(part) > longest
+	return digits >= 3 || digits > 0 && digits*2 >= len(part) || len(part) > longest || hex >= shortestHex && hex == len(part)
 }
 
 // Lifetime returns the range of lifetimes of a form as text.

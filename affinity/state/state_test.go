@@ -59,7 +59,7 @@ Sprout reg/{}: 10 shared, 0 private, 0 unread, 10+10 operations, 3000 B, saved 0
 }
 
 // TestWhatATransactionMissesIsNotShared: in the steps, transactions 1 and 2 read (r) and
-// write (w) a key, or check and write it in one batch (b). The answer to a read says that there
+// write (w) a key, write it and use its old value (x), or check and write it in one batch (b). The answer to a read says that there
 // is none (m), reports another failure (e), has a value (f), or is not captured.
 func TestWhatATransactionMissesIsNotShared(t *testing.T) {
 	for steps, want := range map[string]string{
@@ -67,6 +67,7 @@ func TestWhatATransactionMissesIsNotShared(t *testing.T) {
 		"r1 f1 w1": "shared", "r1 w1 m1": "shared", "r1 r1 m1 w1": "shared", "r1 f1 r1 m1 w1": "shared",
 		"b1": "private", "r1 m1 b1": "private", "r1 f1 b1": "shared", "r1 e1 w1": "shared",
 		"r1 m1 w2 r2": "shared", "r1 r2 w2 r2": "shared", "r1 m1 w1 r2": "shared", "r1": "shared",
+		"w1 x1": "private", "w1 x2": "shared", "x1": "shared",
 	} {
 		const record = "reg/sub000001"
 		causes := map[byte]string{'m': "404", 'e': "503", 'f': ""}
@@ -76,6 +77,10 @@ func TestWhatATransactionMissesIsNotShared(t *testing.T) {
 			switch s[0] {
 			case 'r', 'w':
 				access(c, event, "REGISTER", "Sprout", record, s[0] == 'w', 0)
+			case 'x':
+				taken := to(record, true, 0)
+				taken.Reads = true
+				c.Add(&message.Message{ID: event + 1000, From: "Sprout", To: "Store", Access: []message.Access{taken}}, correlate.Link{Event: event, Type: "REGISTER"})
 			case 'b':
 				both := []message.Access{to(record, false, 0), to(record, true, 0)}
 				c.Add(&message.Message{ID: event + 1000, From: "Sprout", To: "Store", Access: both}, correlate.Link{Event: event, Type: "REGISTER"})
@@ -146,6 +151,9 @@ func TestFormsOfKeys(t *testing.T) {
 		"session:4711:0815:data":                         "session:{}:data",
 		"192.0.2.1:6379/users":                           "{}/users",
 		"profile/001010000000001":                        "profile/{}",
+		"tmsi/deadbeef":                                  "tmsi/{}",
+		"tmsi/c0ffeeab/feed":                             "tmsi/{}/feed",
+		"session/abcdefab-cdef-a0cd-eb":                  "session/{}",
 		strings.Repeat("words/", 20) + "001010000000001": strings.Repeat("words/", 20)[:maxForm],
 	} {
 		if got := FormOf(key); got != want {
@@ -158,7 +166,7 @@ func TestFormsOfKeys(t *testing.T) {
 // the same for all users.
 func FuzzFormOf(f *testing.F) {
 	for _, key := range []string{"reg/sip:sub000001@ims.test", "auth/sip:sub000001@ims.test", "due/1700000000/reg/sip:sub000001@ims.test", "sip:alice@192.0.2.7:5060;transport=udp",
-		"session:4711:0815:data", "imsi-001010000000001", "tel:+15550100", "global/timers", "{}:{}/x", "caf\u00e9", "a b\x00\xff"} {
+		"session:4711:0815:data", "imsi-001010000000001", "tel:+15550100", "global/timers", "{}:{}/x", "tmsi/deadbeef", "caf\u00e9", "a b\x00\xff"} {
 		f.Add(key, "001010000000001")
 		f.Add("reg", key)
 	}

@@ -128,8 +128,9 @@ func (f *Frames) SCTP(src, dst netip.AddrPort, tsn, ppid uint32, payload []byte)
 	padding := -len(payload) & 3
 	f.begin(sctp, src.Addr(), dst.Addr(), 12+16+len(payload)+padding)
 	f.ports(src, dst)
-	f.frame = append(f.frame, 0, 0, 0, 1, 0, 0, 0, 0) // verification tag, checksum
-	f.frame = append(f.frame, 0, 3)                   // DATA, first and last fragment
+	from, to := src.Addr().As4(), dst.Addr().As4()
+	f.frame = append(f.frame, from[2], from[3], to[2], to[3], 0, 0, 0, 0) // verification tag, one for each pair; checksum
+	f.frame = append(f.frame, 0, 3)                                       // DATA, first and last fragment
 	f.frame = binary.BigEndian.AppendUint16(f.frame, uint16(16+len(payload)))
 	f.frame = binary.BigEndian.AppendUint32(f.frame, tsn)
 	f.frame = append(f.frame, 0, 1, 0, 0)

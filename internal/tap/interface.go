@@ -21,6 +21,7 @@ type Interface struct {
 	Index    int
 	Loopback bool
 	Raw      bool // frames begin with IP, not with an Ethernet header
+	Optional bool // found by Any: a capture goes on without it
 }
 
 // Find returns interfaces by their names. The errors are *vitrine.BadInput.
@@ -56,6 +57,7 @@ func Find(names []string) ([]Interface, error) {
 		if err == nil && slices.Contains(names[:i], name) {
 			err = &vitrine.BadInput{File: name, Found: "named twice", Want: "name each interface once"}
 		}
+		at.Optional = every
 		errs, found = append(errs, err), append(found, at)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -94,16 +96,24 @@ func find(fd int, name string, all []net.Interface) (Interface, error) {
 	return at, nil
 }
 
-// Check returns an error if one of the interfaces no longer exists.
+// Check returns an error if an interface that is not optional no longer exists, or if none is left.
 func (t *Tap) Check() error {
-	for _, at := range t.interfaces {
-		request, err := unix.NewIfreq(at.Name)
-		if err == nil {
-			err = unix.IoctlIfreq(t.fd, unix.SIOCGIFINDEX, request)
+	for {
+		i := slices.IndexFunc(t.interfaces, t.isGone)
+		switch {
+		case i < 0:
+			return nil
+		case !t.interfaces[i].Optional || len(t.interfaces) == 1:
+			return fmt.Errorf("interface %s no longer exists", t.interfaces[i].Name)
 		}
-		if err != nil || int(request.Uint32()) != at.Index {
-			return fmt.Errorf("interface %s no longer exists", at.Name)
-		}
+		t.interfaces = slices.Delete(t.interfaces, i, i+1)
 	}
-	return nil
+}
+
+func (t *Tap) isGone(at Interface) bool {
+	request, err := unix.NewIfreq(at.Name)
+	if err == nil {
+		err = unix.IoctlIfreq(t.fd, unix.SIOCGIFINDEX, request)
+	}
+	return err != nil || int(request.Uint32()) != at.Index
 }

@@ -9,6 +9,7 @@ package tap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -38,8 +39,8 @@ type Config struct {
 // A Tap is a packet socket with its receive ring.
 type Tap struct {
 	fd         int
-	interfaces []Interface
-	index      map[int32]int // in interfaces, by the kernel's index
+	interfaces []Interface   // that Check looks for
+	index      map[int32]int // in Config.Interfaces, by the kernel's index
 	memory     []byte
 	blocks     int
 
@@ -68,7 +69,7 @@ func Open(c Config) (t *Tap, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket: %w", err)
 	}
-	t = &Tap{fd: fd, interfaces: c.Interfaces, index: map[int32]int{}, blocks: max(2, c.Memory/blockSize)}
+	t = &Tap{fd: fd, interfaces: slices.Clone(c.Interfaces), index: map[int32]int{}, blocks: max(2, c.Memory/blockSize)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close())

@@ -340,6 +340,40 @@ func TestRemovedInterfaceIsNoticed(t *testing.T) {
 	})
 }
 
+// TestAnyGoesOnWithoutAnInterface removes interfaces that nobody has named, as the end of a container does.
+func TestAnyGoesOnWithoutAnInterface(t *testing.T) {
+	inside(t, func() error {
+		heard, err := open(0, false, tap.Any)
+		if err != nil {
+			return err
+		}
+		defer heard.Close()
+		link, err := netlink.LinkByName("a")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkDel(link); err != nil { // this also removes b
+			return err
+		}
+		if err := heard.Check(); err != nil {
+			return err
+		}
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, err := c.WriteTo([]byte("test of lo"), c.LocalAddr()); err != nil {
+			return err
+		}
+		f, err := read(heard)
+		if err != nil || !bytes.HasSuffix(f.Bytes, []byte("test of lo")) {
+			return fmt.Errorf("%q: %w", f.Bytes, err)
+		}
+		return heard.Check()
+	})
+}
+
 func TestErrorWithoutPrivilegeHasAdvice(t *testing.T) {
 	inside(t, func() error { // on a separate thread
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

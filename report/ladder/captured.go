@@ -1,8 +1,10 @@
 package ladder
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -10,6 +12,7 @@ import (
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
+	"vitrine/affinity/state"
 )
 
 // listed is the number of rows of a long table that a terminal shows; affinity.json
@@ -130,15 +133,25 @@ func kept(w io.Writer, c *affinity.Captured) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nstate of\tin\tkeys\tshared\tprivate\tunread\twrites\treads\tbytes\tsaved operations\tsaved bytes\tlifetime\twritten by\tread by")
-	for _, f := range c.State.Forms {
+	forms := slices.Clone(c.State.Forms)
+	if len(forms) > listed { // then those with the most keys are of interest
+		slices.SortStableFunc(forms, func(a, b state.Form) int { return cmp.Compare(b.Keys, a.Keys) })
+	}
+	for _, f := range forms[:min(len(forms), listed)] {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", f.Function, f.Store, f.Key, f.Shared, f.Private, f.Unread, f.Writes, f.Reads,
 			f.Bytes, f.Saved, f.SavedBytes, f.Lifetime(), join(f.WrittenBy), join(f.ReadBy))
+	}
+	if more := len(forms) - listed; more > 0 {
+		fmt.Fprintf(t, "and %d more in affinity.json\n", more)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if c.State.GivenUp+c.State.Unformed > 0 {
-		fmt.Fprintf(w, "%d keys were forgotten before the end, %d operations were not counted: memory was full\n", c.State.GivenUp, c.State.Unformed)
+	if c.State.GivenUp > 0 {
+		fmt.Fprintf(w, "%d keys were forgotten before the end: memory was full\n", c.State.GivenUp)
+	}
+	if c.State.Unformed > 0 {
+		fmt.Fprintf(w, "%d operations were not counted: their keys have more forms than are kept\n", c.State.Unformed)
 	}
 	return nil
 }
@@ -147,6 +160,9 @@ func kept(w io.Writer, c *affinity.Captured) error {
 func others(w io.Writer, c *affinity.Captured) error {
 	fmt.Fprintf(w, "\n%d messages, %d transactions and other exchanges; %d answers without request, %d messages whose cause cannot be decided, %d transactions given up\n",
 		c.Correlated.Messages, c.Correlated.Transactions, c.Correlated.Orphans, c.Correlated.Ambiguous, c.Correlated.GivenUp)
+	if c.Correlated.Truncated > 0 {
+		fmt.Fprintf(w, "%d messages are of transactions with more messages than are kept\n", c.Correlated.Truncated)
+	}
 	if c.Beyond > 0 {
 		fmt.Fprintf(w, "%d transactions and exchanges are of more types than are listed\n", c.Beyond)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -193,17 +194,37 @@ func TestCapturesAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "captured.txt", b.Bytes())
+	a.Captured.Damage = []string{"cut.pcap: truncated in the record at byte 40"}
+	a.Captured.Read.Captures.Lost = 17
+	a.Captured.Read.Clocks = []messages.Clock{{File: "sgw.pcap", Reference: "mme.pcap", Corrected: true, Offset: 0.25, Packets: 99}}
 	html, files, err := draw(a, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, shows := range []string{"Where the time goes", "7 transactions of 7 messages", "<td class=\"n\">75%</td>", "reg/{}", "it names no user and no session", "<td>UDP</td>", "2 rare courses"} {
+	for _, shows := range []string{"cut.pcap: truncated in the record at byte 40", `frames that the kernel dropped, because they were read too slowly</th><td class="n">17</td>`, "<td>sgw.pcap</td><td>mme.pcap</td><td>99</td><td>0.250000 s</td>",
+		"Where the time goes", "7 transactions of 7 messages", "<td class=\"n\">75%</td>", "reg/{}", "it names no user and no session", "<td>UDP</td>", "2 rare courses"} {
 		if !strings.Contains(string(html), shows) {
 			t.Errorf("the page lacks %q", shows)
 		}
 	}
 	if !strings.Contains(files["affinity-1-1.svg"], "question (1.5, 3 ms)") {
 		t.Error("the ladder has no times")
+	}
+}
+
+// TestManyFormsOfKeysAreCutShort: a terminal shows the forms with the most keys.
+func TestManyFormsOfKeysAreCutShort(t *testing.T) {
+	a := analyse(t)
+	captures(a)
+	for i := range 20 {
+		a.Captured.State.Forms = append(a.Captured.State.Forms, state.Form{Function: "B", Store: "UDR", Key: fmt.Sprintf("form-%c", 'a'+i), Keys: i + 1})
+	}
+	var b bytes.Buffer
+	if err := Text(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	if text := b.String(); !strings.Contains(text, "form-t") || strings.Contains(text, "form-a") || !strings.Contains(text, "and 9 more in affinity.json") {
+		t.Errorf("got\n%s", text)
 	}
 }
 

@@ -50,6 +50,11 @@ func Text(w io.Writer, a *affinity.Analysis) error {
 
 // notes writes the remarks that a reader needs to understand the tables.
 func notes(w io.Writer, a *affinity.Analysis) error {
+	for _, name := range a.Unmatched {
+		if _, err := fmt.Fprintf(w, "names file: no message of %s\n", name); err != nil {
+			return err
+		}
+	}
 	for _, x := range a.Types {
 		line := ""
 		switch {

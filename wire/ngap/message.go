@@ -17,10 +17,10 @@ import (
 
 // The errors of Parse and of Elements.
 var (
-	ErrShort  = errors.New("ngap: message shorter than its header")                 // clause 10.2: transfer syntax error
-	ErrLength = errors.New("ngap: length exceeds the message or is fragmented")     // clause 10.2
-	ErrKind   = errors.New("ngap: message of an unknown kind")                      // clause 10.3
-	ErrCount  = errors.New("ngap: container with other than its count of elements") // clause 10.2
+	ErrShort  = errors.New("ngap: message shorter than its header")             // clause 10.2: transfer syntax error
+	ErrLength = errors.New("ngap: length exceeds the message or is fragmented") // clause 10.2
+	ErrKind   = errors.New("ngap: message of an unknown kind")                  // clause 10.3
+	ErrCount  = errors.New("ngap: container with a wrong count of elements")    // clause 10.2
 )
 
 // A Kind is the kind of a message (clause 9.4.3).
