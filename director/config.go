@@ -66,7 +66,7 @@ type Listen struct {
 	SIP       []string `yaml:"sip"`                                                  // Such as udp://127.0.0.1:5060 or tcp://[::1]:5060.
 	GTPC      []string `yaml:"gtpc"`                                                 // Such as udp://127.0.0.1:2123.
 	S1AP      []string `yaml:"s1ap"`                                                 // Such as tcp://127.0.0.1:36412, or sctp://127.0.0.1:36412 where the kernel has SCTP.
-	Advertise string   `yaml:"advertise"`                                            // SIP: the host in Via, Record-Route and Path, if it is not the address; the same for directors side by side.
+	Advertise string   `yaml:"advertise"`                                            // SIP: the host in Via, Record-Route and Path, if it is not the address; the same for directors side by side. An IP address counts for the listeners of its family only.
 	Names     []string `yaml:"names"`                                                // SIP: further hosts that name the director in Route and Request-URI.
 	Control   string   `yaml:"control" jsonschema:"required,example=127.0.0.1:8090"` // REST API and /metrics.
 }
@@ -86,6 +86,7 @@ type Type struct {
 	Protocol  string    `yaml:"protocol" jsonschema:"required,enum=sip,enum=gtpc,enum=s1ap"` // The protocol of its messages.
 	Transport string    `yaml:"transport" jsonschema:"enum=udp,enum=tcp,enum=sctp"`          // The transport to instances. SIP: udp or tcp; default udp. S1AP: tcp or sctp, which the kernel must have; default tcp.
 	Drain     string    `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`             // What draining waits for; default transaction. S1AP: a draining instance always keeps its connections; with dialog, it also gets the new connections of its UEs.
+	Spread    bool      `yaml:"spread"`                                                      // S1AP: each new connection goes by the weights, whichever instance the UE's identity names. The instances must share their UEs through a store.
 	Number    uint8     `yaml:"number" jsonschema:"minimum=1,maximum=7"`                     // GTP-C: its number in the TEIDs that its instances hand out. Left out: the instances use no prefix, and the director learns their TEIDs.
 	Panic     *Percent  `yaml:"panic" jsonschema:"format=percent"`                           // Its own share, instead of the file's.
 	Overload  *Overload `yaml:"overload"`                                                    // Its own gate, instead of the file's.
@@ -142,9 +143,9 @@ type Health struct {
 type Overload struct {
 	Target  Duration `yaml:"target" jsonschema:"required,format=positive-duration"` // Mean latency above which the gate admits fewer transactions.
 	Initial float64  `yaml:"initial" jsonschema:"exclusiveMinimum=0"`               // Transactions per second at the start; default: the sum of the weights of the type's active instances.
-	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Lower bound of transactions per second; default 10.
+	Min     float64  `yaml:"min" jsonschema:"exclusiveMinimum=0"`                   // Lower bound of transactions per second; default 10, or a tenth of max if that is lower.
 	Max     float64  `yaml:"max" jsonschema:"exclusiveMinimum=0"`                   // Upper bound of transactions per second; left out: none.
-	Burst   float64  `yaml:"burst" jsonschema:"minimum=1"`                          // Transactions admitted at once; default those of a tenth of a second at the present rate, at least one.
+	Burst   float64  `yaml:"burst" jsonschema:"minimum=1,maximum=1000000"`          // Transactions admitted at once; default those of a tenth of a second at the present rate, at least one.
 	Invite  string   `yaml:"invite" jsonschema:"enum=provisional,enum=off"`         // SIP: with provisional, the time from INVITE to its first response other than 100 Trying counts, besides the latency of other requests. Default off, because a function may wait for others before it responds.
 }
 
@@ -164,7 +165,7 @@ type Quota struct {
 // Keys are the keys that sign the director's entries in Via, Record-Route and Path.
 type Keys struct {
 	File    string   `yaml:"file"`                                          // File of keys, one per line: ID, 32 hexadecimal digits, and the time from which it signs. Directors side by side need the same file. Default: the state file's name with .keys, which is created if it is missing.
-	Ringing Duration `yaml:"ringing" jsonschema:"format=positive-duration"` // How long a request may wait for its response: an old key verifies Via for that time; default 10m.
+	Ringing Duration `yaml:"ringing" jsonschema:"format=positive-duration"` // How long a request may wait for its response: an old key verifies Via for that time; at least transition; default 10m, or transition if that is longer.
 	Dialogs Duration `yaml:"dialogs" jsonschema:"format=positive-duration"` // How long dialogs and registrations last: an old key verifies Record-Route and Path for that time; default 24h.
 }
 

@@ -63,6 +63,7 @@ type Director struct {
 	published  uint64 // version of the roster
 	gates      map[string]*overload.Gate
 	quotas     map[string]*overload.Quota // by protocol
+	unsaved    error                      // of the last write of the state file
 	frozen     bool                       // during a hand-over
 
 	tokens  atomic.Pointer[tokens]
@@ -106,7 +107,8 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	d.watch = newWatch(d.now, o.Log)
 	d.watch.counter = c.GTPC.RestartCounter
 	d.roster.away = d.watch.away
-	if err := d.restore(c); err != nil {
+	old, err := d.restore(c)
+	if err != nil {
 		return nil, err
 	}
 	inherited, err := o.Handover.inherited(c)
@@ -130,16 +132,18 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err := d.openLocal(c); err != nil {
 		return nil, err
 	}
-	return d, o.Handover.registerSockets(d)
+	if err := o.Handover.registerSockets(d); err != nil {
+		return nil, err
+	}
+	return d, d.saveStart(c, old)
 }
 
-// restore publishes the first table, made from the state file. If the configuration file
-// has changed since the state was written, restore takes the instances from the
-// configuration file, as a reload does.
-func (d *Director) restore(c *Config) error {
-	old, err := readState(c.State)
-	if err != nil {
-		return err
+// restore publishes the first table, made from the state file, and returns the content of that file,
+// or nil if there is none. If the configuration file has changed since the state was written, restore
+// takes the instances from the configuration file, as a reload does.
+func (d *Director) restore(c *Config) (old *state, err error) {
+	if old, err = readState(c.State); err != nil {
+		return nil, err
 	}
 	if old != nil {
 		d.roster.terms = old.termsFor(c, d.options.Clock)
@@ -158,7 +162,7 @@ func (d *Director) restore(c *Config) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fresh, rules, version := d.roster.snapshot()
 	d.published = version
@@ -168,7 +172,7 @@ func (d *Director) restore(c *Config) error {
 		d.state.Starts = old.Starts + 1
 	}
 	d.state.noteUpgrade(old, d.options.Clock.Wall())
-	return d.firstTable(c, old)
+	return old, d.firstTable(c, old)
 }
 
 // firstTable publishes the first table of this process. If the last change in the state
@@ -203,12 +207,27 @@ func (d *Director) firstTable(c *Config, old *state) error {
 	}
 	d.epochs = table.Restore(time.Duration(c.Transition), d.now(), t, previous, age, d.condition)
 	d.watch.follow(t, c)
-	return s.write(c.State)
+	return nil
+}
+
+// saveStart writes the state of this start. It is the last step that can fail, because a director that does
+// not start must not replace the state of one that serves. If the write fails, as on a full disk, the
+// director still starts if the file already has the epoch in force. With GTP-C it does not, because GTP-C
+// needs the number of starts in the file.
+func (d *Director) saveStart(c *Config, old *state) error {
+	err := d.state.write(c.State)
+	if err == nil || len(c.Listen.GTPC) > 0 || !d.state.isIn(old) {
+		return err
+	}
+	d.counts.stateFailures.Add(1)
+	d.log.Error("cannot save the state; the file still has the present epoch", "epoch", d.state.Current.Epoch, "error", err)
+	return nil
 }
 
 // Run serves until ctx is done, or until a new process has taken over. A
 // Director is run once.
 func (d *Director) Run(ctx context.Context) error {
+	until := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	g, ctx := errgroup.WithContext(ctx)
@@ -236,7 +255,7 @@ func (d *Director) Run(ctx context.Context) error {
 	})
 	err := g.Wait()
 	d.saveTerms() // unless a new process has the state file
-	if !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(until)) {
 		return err
 	}
 	return nil

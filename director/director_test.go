@@ -163,10 +163,12 @@ func (r *running) settle(t testing.TB) client.Status {
 // TestBadFiles checks that each error names the place, the value there and what is wanted.
 func TestBadFiles(t *testing.T) {
 	for from, to := range map[string][2]string{
+		`:0"]`:                                 {`:0"]` + "\n  advertise: \"2001:db8::1\"", "no SIP listener has this address family"},
 		"protocol: sip}":                       {"protocol: sup}", `6:36: types[0].protocol is "sup"`},
 		"type: session}\ninstances":            {"type: sessions}\ninstances", "10:12: no type sessions: want one of registration, session"},
 		"127.0.0.1:15062":                      {"127.0.0.1:15061", "instance reg-1 of type registration has it already"},
 		`"127.0.0.1:15063"`:                    {`"[::ffff:127.0.0.1]:15063"`, "want the address and port where the instance listens"},
+		`"127.0.0.1:15061"`:                    {"127.0.0.1", `12:48: instances[0].address is "127.0.0.1": want an IP address and a port, such as 127.0.0.1:5061`},
 		"name: reg-2":                          {"name: reg-1", "13:12: duplicate instance reg-1"},
 		"weight: 100}\n  - {name: reg-2":       {"weight: 0}\n  - {name: reg-2", "12:75: instances[0].weight is 0"},
 		"control: 127.0.0.1:0":                 {"control: 0.0.0.0:0", "beyond loopback the control address needs"},
@@ -207,14 +209,37 @@ func TestBadListeners(t *testing.T) {
 // 25.1 wants it, whether the file has the brackets or not.
 func TestAdvertisedIPv6(t *testing.T) {
 	for _, given := range []string{"2001:db8::1", "[2001:db8::1]"} {
-		bound := newAgent(t, "127.0.0.1")
+		bound := newAgent(t, "::1")
 		at := bound.LocalAddr().String()
 		bound.Close()
-		d := newDirector(t, strings.Replace(good, `"udp://127.0.0.1:0"]`, fmt.Sprintf("%q]\n  advertise: %q", "udp://"+at, given), 1))
+		text := strings.Replace(good, `"udp://127.0.0.1:0"]`, fmt.Sprintf("%q]\n  advertise: %q", "udp://"+at, given), 1)
+		d := newDirector(t, strings.ReplaceAll(text, `"127.0.0.1:1506`, `"[::1]:1506`))
 		x, err := d.protocols[0].server.(*sip.Server).Explain(d.now(), d.meter.Probe(), netip.AddrPort{}, request("REGISTER", "x"))
 		want := "\r\nVia: SIP/2.0/UDP [2001:db8::1]:" + at[strings.LastIndexByte(at, ':')+1:] + ";branch="
 		if err != nil || !strings.Contains(string(x.Message), want) {
 			t.Errorf("%s: got %q, %v, want %q", given, x.Message, err, want)
+		}
+	}
+}
+
+// TestAdvertisedFamily checks that an advertised IP address names only the listeners of its family. A
+// client over IPv6 must find an address in Record-Route that it can send to.
+func TestAdvertisedFamily(t *testing.T) {
+	var bound [2]string
+	for i, host := range []string{"127.0.0.1", "::1"} {
+		a := newAgent(t, host)
+		bound[i] = a.LocalAddr().String()
+		a.Close()
+	}
+	d := newDirector(t, strings.Replace(good, `"udp://127.0.0.1:0"]`, fmt.Sprintf("%q, %q]\n  advertise: 203.0.113.5", "udp://"+bound[0], "udp://"+bound[1]), 1))
+	from := netip.MustParseAddrPort("[2001:db8::9]:5060")
+	x, err := d.protocols[0].server.(*sip.Server).Explain(d.now(), d.meter.Probe(), from, request("INVITE", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"@203.0.113.5:" + strings.TrimPrefix(bound[0], "127.0.0.1:") + ";lr>, ", "@" + bound[1] + ";lr>\r\n"} {
+		if !strings.Contains(string(x.Message), want) {
+			t.Errorf("got %q, want %q", x.Message, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package director
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"vitrine/director/meter"
+	"vitrine/internal/hosttest"
 )
 
 // TestDropsAreShown checks that /metrics and the documentation have each reason for a drop, for
@@ -50,6 +52,70 @@ instances:
 transition: 2s
 health: {sip: "off", gtpc: "off"}
 `
+
+// TestLossesAreLoggedOnce lets a socket lose datagrams before and after it is taken over, as in a
+// restart. Only the later losses are new.
+func TestLossesAreLoggedOnce(t *testing.T) {
+	address := hosttest.FreeAddress(t, "udp")
+	var log strings.Builder
+	d := newDirector(t, `
+listen: {sip: ["udp://`+address+`"], control: "127.0.0.1:0"}
+types: [{name: registration, protocol: sip}]
+rules: [{type: registration}]
+instances: [{name: reg-1, type: registration, address: "127.0.0.9:15061"}]
+health: {sip: "off"}
+workers: 1
+`, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	phone, err := net.Dial("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer phone.Close()
+	dropped := func() uint64 {
+		t.Helper()
+		c, err := d.protocols[0].Datagrams()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Dropped
+	}
+	lose := func() {
+		t.Helper()
+		was, message := dropped(), make([]byte, 1400)
+		until(t, "the socket loses datagrams", func() bool {
+			for range 1000 {
+				if _, err := phone.Write(message); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return dropped() > was
+		})
+	}
+	lose()
+	files, err := d.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(files)
+	old := d.protocols[0]
+	d.protocols = nil
+	if err := d.openProtocols(d.config.Load(), files); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := dropped()
+	d.logLosses()
+	if before == 0 || strings.Contains(log.String(), "socket_full") {
+		t.Errorf("%d losses of the old process are logged again:\n%s", before, log.String())
+	}
+	lose()
+	d.logLosses()
+	if n := strings.Count(log.String(), "socket_full"); n != 1 {
+		t.Errorf("the new losses are in %d lines, want 1:\n%s", n, log.String())
+	}
+}
 
 // TestQuotaOfTheFile checks that the file's quotas are effective. A reload must keep the buckets of
 // an unchanged quota. Drops must be logged as samples.

@@ -139,21 +139,22 @@ func isText(message []byte) bool {
 	return true
 }
 
-// ruleText returns a protocol's rule in the format of the configuration file. at counts from 0.
-// While other rules come into force, the rule may be missing.
-func (d *Director) ruleText(protocol string, at int) string {
+// matches returns the line of an explanation about a rule: its number among all rules, and the rule as in
+// the configuration file. at is the rule's index among those of the protocol. The rule may be missing while
+// other rules come into force.
+func (d *Director) matches(protocol string, at int) string {
 	c := d.config.Load()
 	all, _ := d.roster.rulesAndRooms()
-	for _, r := range all {
+	for i, r := range all {
 		if t := c.Type(r.Type); t == nil || t.Protocol != protocol {
 			continue
 		}
 		if at == 0 {
-			return r.text()
+			return fmt.Sprintf("rule %d matches: %s", i+1, r.text())
 		}
 		at--
 	}
-	return "it is being replaced"
+	return "the rule that matches is being replaced"
 }
 
 // text returns a rule in the format of the configuration file.

@@ -1,7 +1,8 @@
 package director
 
 import (
-	"cmp"
+	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -62,6 +63,49 @@ func (d *Director) adjustGates() {
 	}
 }
 
+// A carriedGate is a gate as the old process hands it over.
+type carriedGate struct {
+	Options     Overload
+	Rate, Known float64 // as of Gate.Learned
+}
+
+// carryGates writes what the gates have learned, for the next process. Otherwise its gates would
+// refuse most of a load until they have learned it again.
+func (d *Director) carryGates(to io.Writer) error {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	c, all := d.config.Load(), map[string]carriedGate{}
+	for name, g := range d.gates {
+		if o := c.gate(c.Type(name)); o != nil {
+			rate, known := g.Learned()
+			all[name] = carriedGate{Options: *o, Rate: rate, Known: known}
+		}
+	}
+	if err := json.NewEncoder(to).Encode(all); err != nil {
+		return fmt.Errorf("hand over the rates of the gates: %w", err)
+	}
+	return nil
+}
+
+// takeGates reads what carryGates wrote. A gate whose options have changed begins anew, as after a
+// reload.
+func (d *Director) takeGates(from io.Reader) error {
+	var all map[string]carriedGate
+	if err := json.NewDecoder(from).Decode(&all); err != nil {
+		return fmt.Errorf("take over the rates of the gates: %w", err)
+	}
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	c := d.config.Load()
+	for name, g := range d.gates {
+		was, found := all[name]
+		if o := c.gate(c.Type(name)); found && o != nil && *o == was.Options { // o is nil if a reload removes the gate now
+			g.Resume(d.now(), was.Rate, was.Known)
+		}
+	}
+	return nil
+}
+
 // takeCounts takes over the counts of the previous process. The gates count only what comes after.
 func (d *Director) takeCounts(from io.Reader) error {
 	d.publishing.Lock()
@@ -94,7 +138,12 @@ func (d *Director) newGate(t *Type, o *Overload) *overload.Gate {
 		}
 		d.roster.mu.Unlock()
 	}
-	c.Min = cmp.Or(c.Min, 10)
+	if c.Min == 0 {
+		c.Min = 10
+		if c.Max > 0 {
+			c.Min = min(c.Min, c.Max/10) // a minimum at the maximum would fix the rate
+		}
+	}
 	c.Initial = max(c.Initial, c.Min)
 	g := overload.New(c, d.now())
 	g.Rebase(d.now(), d.totals()[t.Name])

@@ -2,9 +2,52 @@ package director
 
 import (
 	"bytes"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"vitrine"
+	"vitrine/director/overload"
 )
+
+// TestOverloadMistakes checks that the bounds of a gate's rate leave it room.
+func TestOverloadMistakes(t *testing.T) {
+	for more, want := range map[string]string{
+		"overload: {target: 100ms, min: 20, max: 8}\n":      "17:32: min 20 above max 8: want min at most max",
+		"overload: {target: 100ms, max: 8, initial: 9.5}\n": "17:44: initial 9.5 above max 8: want initial at most max",
+		"overload: {target: 100ms, burst: 1e11}\n":          "17:34: overload.burst is 1e11: want at most 1000000",
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), good+more)
+		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), path+":"+want) {
+			t.Errorf("%s: got error %v, want %q", more, err, want)
+		}
+	}
+	own := strings.Replace(good, "drain: dialog", "drain: dialog, overload: {target: 1s, min: 3, max: 2}", 1)
+	if _, err := Load(write(t, filepath.Join(t.TempDir(), "bad.yaml"), own)); err == nil || !strings.Contains(err.Error(), ":7:") || !strings.Contains(err.Error(), "min 3 above max 2") {
+		t.Errorf("a type's own gate: got error %v", err)
+	}
+}
+
+// TestSmallGateFalls gives a gate a maximum below the default minimum. The gate must still follow the
+// rate of answers.
+func TestSmallGateFalls(t *testing.T) {
+	d := newDirector(t, good+"overload: {target: 100ms, max: 8}\n")
+	now := d.now()
+	d.now = func() time.Duration { return now }
+	w := d.meter.Worker()
+	for range 3 {
+		now += time.Second
+		for range 4 {
+			w.Sample(0, 200*time.Millisecond)
+		}
+		d.adjustGates()
+	}
+	// Four answers per second, with twice the target latency.
+	if rate := d.gates["registration"].Read().Rate; rate < 1.5 || rate > 2.5 {
+		t.Errorf("the gate admits %g/s, want about 2", rate)
+	}
+}
 
 // TestGateCountsFromItsStart makes a gate at a director that already counts many late answers: by a
 // reload, and before a hand-over brings the counts. In an overload the gate must follow the present
@@ -54,6 +97,46 @@ func TestGateCountsFromItsStart(t *testing.T) {
 		// 100 answers per second, with twice the target latency.
 		if rate := d.gates["registration"].Read().Rate; rate < 40 || rate > 60 {
 			t.Errorf("%s: the gate admits %g/s, want about 50", name, rate)
+		}
+	}
+}
+
+// TestGateRateIsHandedOver hands over a gate that has grown to the load. The new process must not
+// refuse that load, unless the gate's options have changed.
+func TestGateRateIsHandedOver(t *testing.T) {
+	const gated = good + "overload: {target: 100ms, initial: 10}\n"
+	old := newDirector(t, gated)
+	now := old.now()
+	old.now = func() time.Duration { return now }
+	w := old.meter.Worker()
+	for range 12 {
+		now += 250 * time.Millisecond
+		for old.gates["registration"].Admit(now, overload.Begins) {
+			w.Sample(0, time.Millisecond)
+		}
+		for range 10 {
+			w.Sample(0, time.Millisecond)
+		}
+		old.adjustGates()
+	}
+	grown := old.gates["registration"].Read().Rate
+	if grown < 1000 {
+		t.Fatalf("the old gate admits %g/s, want over 1000", grown)
+	}
+	for text, want := range map[string]float64{
+		gated: grown,
+		good + "overload: {target: 200ms, initial: 10}\n": 10,
+	} {
+		next := newDirector(t, text)
+		var stream bytes.Buffer
+		if err := old.handOver(&stream); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := next.takeOver(&stream); err != nil {
+			t.Fatal(err)
+		}
+		if rate := next.gates["registration"].Read().Rate; rate != want {
+			t.Errorf("%s: the new gate admits %g/s, want %g", text[len(good):], rate, want)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPo
 		step("no rule matches message type %d", x.Kind)
 		return e, nil
 	}
-	step("rule %d matches: %s", x.Rule+1, d.ruleText(GTPC, x.Rule))
+	step("%s", d.matches(GTPC, x.Rule))
 	e.Type = v.Table.Types()[x.Type]
 	if x.Session {
 		step("its session key is %016x", x.Key)
@@ -130,7 +130,11 @@ func (d *Director) explainGTPC(s *gtpc.Server, message []byte, from netip.AddrPo
 		e.Region = d.regionName(from.Addr())
 	}
 	d.explainPick(v, &e, x.Type, x.Key, e.Region)
-	if x.Instance != nil {
+	switch {
+	case x.Refused != "":
+		e.Instance, e.Address = "", ""
+		step("%s", x.Refused)
+	case x.Instance != nil:
 		e.Instance, e.Address = x.Instance.Name, x.Instance.Address.String()
 		step("it goes to %s at %s", e.Instance, e.Address)
 	}

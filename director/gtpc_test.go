@@ -1,7 +1,9 @@
 package director
 
 import (
+	"bytes"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,6 +45,14 @@ func TestPeersOfTheFile(t *testing.T) {
 	if err != nil || !strings.Contains(strings.Join(x.Steps, "\n"), "from nobody") {
 		t.Errorf("%+v, %v", x, err)
 	}
+	create := gtpc.AppendDigits(gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 1), gtpc.IMSI, "001010000000001")
+	for address, want := range map[string]string{"127.0.9.9": "gw-1", "10.9.9.9": ""} {
+		b := gtpc.AppendFTEID(bytes.Clone(create), 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 7, V4: netip.MustParseAddr(address)})
+		x, err = r.client.Explain(t.Context(), client.Question{Message: gtpc.End(b, 0), From: "127.0.9.9:2123"})
+		if err != nil || x.Instance != want || strings.Contains(strings.Join(x.Steps, "\n"), "not in gtpc.peers") != (want == "") {
+			t.Errorf("an F-TEID with address %s: got %+v, %v, want instance %q", address, x, err, want)
+		}
+	}
 	write(t, r.options.Path, strings.Replace(file, "NETWORK", "127.0.8.0/24", 1))
 	if err := r.client.Reload(t.Context()); err != nil {
 		t.Fatal(err)
@@ -69,13 +79,13 @@ func TestRuleMistakes(t *testing.T) {
 	}
 }
 
-// TestRuleText checks that explanations show a rule as the file has it. A rule that another change
-// has just removed must not end the explanation.
+// TestRuleText checks that explanations show a rule as the file has it, with its number among the rules of
+// all protocols. A rule that another change has just removed must not end the explanation.
 func TestRuleText(t *testing.T) {
 	const relocation = "{message: create-session, relocation: true, type: gateway}"
 	d := newDirector(t, strings.Replace(both, "{type: gateway}", relocation+", {type: gateway}", 1))
-	for at, want := range []string{relocation, "{type: gateway}", "it is being replaced"} {
-		if got := d.ruleText(GTPC, at); got != want {
+	for at, want := range []string{"rule 2 matches: " + relocation, "rule 3 matches: {type: gateway}", "the rule that matches is being replaced"} {
+		if got := d.matches(GTPC, at); got != want {
 			t.Errorf("rule %d: got %s, want %s", at, got, want)
 		}
 	}
@@ -83,13 +93,14 @@ func TestRuleText(t *testing.T) {
 
 func TestPeersMistakes(t *testing.T) {
 	for more, want := range map[string]string{
-		"gtpc: {peers: []}\n":                        "peers",
-		"gtpc: {peers: [127.0.0.1]}\n":               `netip.ParsePrefix("127.0.0.1"): no '/'`,
-		"gtpc: {peers: [10.1.2.3/99]}\n":             "prefix length out of range",
-		"gtpc: {peers: [\"::ffff:10.3.0.0/112\"]}\n": "write it as IPv4",
+		"gtpc: {peers: []}\n":                        "10:15: gtpc.peers",
+		"gtpc: {peers: [127.0.0.1]}\n":               "10:16: gtpc.peers[0] is \"127.0.0.1\": want a network such as 10.3.0.0/16",
+		"gtpc: {peers: [10.1.2.3/99]}\n":             "10:16: gtpc.peers[0] is \"10.1.2.3/99\": want a network",
+		"gtpc: {peers: [10.3.0.0/16, \"\"]}\n":       `10:29: gtpc.peers[1] is "": want a network`,
+		"gtpc: {peers: [\"::ffff:10.3.0.0/112\"]}\n": "10:16: ::ffff:10.3.0.0/112: no packet's address is in it: write it as IPv4",
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), both+more)
-		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.HasPrefix(err.Error(), path+":"+want) {
 			t.Errorf("%s: got error %v, want %q", more, err, want)
 		}
 	}

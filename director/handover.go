@@ -222,7 +222,8 @@ func (d *Director) restart(ctx context.Context) error {
 }
 
 // freeze applies pending changes, because the new process reads the state file, and then
-// rejects further changes and publications. It first waits for a reload to end.
+// rejects further changes and publications. It first waits for a reload to end. If the file lacks
+// a change and cannot be written, freeze returns an error: the new process would lose the change.
 func (d *Director) freeze(ctx context.Context) error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()
@@ -233,11 +234,15 @@ func (d *Director) freeze(ctx context.Context) error {
 		}
 		d.publishing.Lock()
 		d.keepTerms()
-		d.frozen = wait == 0 && d.roster.freeze(d.published)
+		if d.unsaved != nil {
+			d.save()
+		}
+		unsaved := d.unsaved
+		d.frozen = unsaved == nil && wait == 0 && d.roster.freeze(d.published)
 		frozen := d.frozen
 		d.publishing.Unlock()
-		if frozen {
-			return nil
+		if frozen || unsaved != nil {
+			return unsaved
 		}
 		select {
 		case <-ctx.Done():
@@ -247,11 +252,14 @@ func (d *Director) freeze(ctx context.Context) error {
 	}
 }
 
+// thaw accepts changes again after a failed hand-over. It writes the state file, because a new process
+// that was not ready in time may have replaced it.
 func (d *Director) thaw() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	d.frozen = false
 	d.roster.thaw()
+	d.save()
 }
 
 // finish hands over the memories after the workers have stopped. It ends a restart that is not

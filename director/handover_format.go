@@ -15,7 +15,7 @@ import (
 
 // The old process writes a sequence of sections to the new one: first the order of the types, the
 // instances that are away and the epochs, then the memory of each worker and the GTP-C exchanges,
-// last the meter's counts.
+// then the rates of the gates, last the meter's counts.
 // Each section begins with a header, the section struct in big-endian order. The
 // header gives the length of the body, so that a new process with other workers
 // or listeners can skip a section that it does not need.
@@ -29,6 +29,7 @@ const (
 	s1apSection                  // the table.Steering of one S1AP worker
 	awaySection                  // the instances that are away; before the epochs
 	typesSection                 // the names of the types, by number; the first section
+	gatesSection                 // what the gates have learned, by type
 )
 
 // A section is the header of one section.
@@ -60,6 +61,7 @@ func (d *Director) parts() (all []part) {
 			add(section{Kind: exchangesSection}, p.shared.Carry)
 		}
 	}
+	add(section{Kind: gatesSection}, d.carryGates)
 	add(section{Kind: countsSection}, d.meter.Carry)
 	return all
 }
@@ -112,6 +114,8 @@ func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
 		return 0, d.watch.takeOver(in)
 	case epochsSection:
 		return 0, d.epochs.TakeOver(in, d.conditionBut(d.inPanic(d.epochs.View().Table)))
+	case gatesSection:
+		return 0, d.takeGates(in)
 	case countsSection:
 		return 0, d.takeCounts(in)
 	}

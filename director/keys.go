@@ -177,7 +177,8 @@ func (s *state) noteUpgrade(old *state, now time.Time) {
 	}
 }
 
-func (k *Keys) setDefaults() {
-	k.Ringing = cmp.Or(k.Ringing, Duration(10*time.Minute))
+// setDefaults fills in the defaults. transition is that of the configuration.
+func (k *Keys) setDefaults(transition Duration) {
+	k.Ringing = cmp.Or(k.Ringing, max(Duration(10*time.Minute), transition))
 	k.Dialogs = cmp.Or(k.Dialogs, Duration(24*time.Hour))
 }

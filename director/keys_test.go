@@ -55,7 +55,7 @@ func TestSigning(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Config{}
-	c.Keys.setDefaults()
+	c.Keys.setDefaults(Duration(32 * time.Second))
 	for at, want := range map[string]string{
 		"1970-01-01T00:00:09Z": "1:vr 2:vr 3:vr",
 		"2026-01-02T14:59:59Z": "1:vr 2:vr 3:vr",
@@ -83,6 +83,24 @@ func TestSigning(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("at %s: got keys %v, want %s", at, got, want)
 		}
+	}
+}
+
+// TestRingingCoversTheTransition checks that an old key verifies the answers to calls that ring for as
+// long as the transition allows.
+func TestRingingCoversTheTransition(t *testing.T) {
+	keys := []key{{id: 1, since: keyTime.Add(-time.Hour)}, {id: 2, since: keyTime}}
+	patient := strings.Replace(good, "transition: 2s", "transition: 15m", 1)
+	c, err := Load(write(t, filepath.Join(t.TempDir(), "long.yaml"), patient))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := signing(keys, c, keyTime.Add(14*time.Minute)); len(all) != 2 || !all[1].Via {
+		t.Errorf("a transition of 15 minutes, 14 minutes after the new key: got keys %+v, want that the old one verifies Via", all)
+	}
+	_, err = Load(write(t, filepath.Join(t.TempDir(), "short.yaml"), patient+"keys: {ringing: 5m}\n"))
+	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "ringing 5m0s below transition 15m0s") {
+		t.Errorf("ringing below the transition: got error %v", err)
 	}
 }
 

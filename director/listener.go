@@ -44,4 +44,11 @@ func addressesOf(listeners []string) (all []netip.AddrPort, err error) {
 	return all, nil
 }
 
+// advertises reports whether messages name the advertised host in place of a listener's address. An
+// IP address counts only for listeners of its family: clients of the other family cannot send to it.
+func (l *Listen) advertises(listener netip.Addr) bool {
+	ip, err := netip.ParseAddr(strings.Trim(l.Advertise, "[]"))
+	return l.Advertise != "" && (err != nil || ip.Unmap().Is4() == listener.Is4())
+}
+
 func (l Listener) String() string { return l.Network + "://" + l.Address.String() }

@@ -63,6 +63,9 @@ func (d *Director) openProtocols(c *Config, inherited []*os.File) error {
 		if err != nil {
 			return err
 		}
+		if c, err := p.Datagrams(); err == nil {
+			p.lost = c // an inherited socket has counted since the previous process opened it
+		}
 		d.protocols = append(d.protocols, p)
 	}
 	return nil

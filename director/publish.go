@@ -99,9 +99,10 @@ func (d *Director) recordEpoch(fresh epochState, rules []Rule) {
 }
 
 func (d *Director) save() {
-	if err := d.state.write(d.config.Load().State); err != nil {
+	d.unsaved = d.state.write(d.config.Load().State)
+	if d.unsaved != nil {
 		d.counts.stateFailures.Add(1)
-		d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", err)
+		d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", d.unsaved)
 	}
 }
 

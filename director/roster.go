@@ -192,19 +192,24 @@ type draft struct {
 func (d *draft) finish(before map[string]vitrine.Instance) error {
 	d.keepIDs(before)
 	list := sorted(d.instances)
-	if err := table.Identify(list, func(name string) uint16 { return highestOf(d.types, name) }); err != nil {
+	if err := table.Identify(list, d.space); err != nil {
 		return &vitrine.BadInput{File: "instances", Found: err.Error()}
 	}
 	if err := table.Check(names(d.types), list, d.rooms...); err != nil {
 		return &vitrine.BadInput{File: "instances", Found: err.Error()}
 	}
-	if err := checkNumbers(d.types, list); err != nil {
-		return err
-	}
 	for _, in := range list {
 		d.instances[in.Name] = in
 	}
 	return nil
+}
+
+// space returns the space in which the IDs of a type are unique, and the highest ID there.
+func (d *draft) space(typeName string) (name string, highest uint16) {
+	if t := typeOf(d.types, typeName); t != nil {
+		return idSpace(t), highestID(t)
+	}
+	return typeName, table.MaxID
 }
 
 func names(types []Type) []string {

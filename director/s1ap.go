@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"vitrine"
 	"vitrine/director/client"
 	"vitrine/director/datagram"
 	"vitrine/director/s1ap"
@@ -59,25 +58,6 @@ func (c *validator) s1ap() {
 			break
 		}
 	}
-}
-
-// checkNumbers checks that no two instances with S1AP have the same ID, which is their
-// number in MME UE S1AP IDs and their MME code.
-func checkNumbers(types []Type, list []vitrine.Instance) error {
-	numbers := map[uint16]string{}
-	for _, in := range list {
-		if t := typeOf(types, in.Type); t == nil || t.Protocol != S1AP {
-			continue
-		}
-		if other := numbers[in.ID]; other != "" {
-			return &vitrine.BadInput{
-				File: "instance " + in.Name, Found: fmt.Sprintf("id %d, which instance %s has already", in.ID, other),
-				Want: "want an id that is unique among all instances with S1AP: it is the MME code",
-			}
-		}
-		numbers[in.ID] = in.Name
-	}
-	return nil
 }
 
 // openS1AP opens or takes over the S1AP listeners.
@@ -134,7 +114,7 @@ func (d *Director) s1apPolicy(c *Config, rules []Rule) (*s1ap.Policy, error) {
 	var options []s1ap.TypeOption
 	for i := range c.Types {
 		if t := &c.Types[i]; t.Protocol == S1AP {
-			options = append(options, s1ap.TypeOption{Type: t.Name, Sessions: t.Drain == DrainDialogs, SCTP: t.Transport == SCTP, Gate: d.gates[t.Name]})
+			options = append(options, s1ap.TypeOption{Type: t.Name, Sessions: t.Drain == DrainDialogs, Spread: t.Spread, SCTP: t.Transport == SCTP, Gate: d.gates[t.Name]})
 		}
 	}
 	var own []s1ap.Rule
@@ -219,7 +199,7 @@ func (d *Director) explainS1AP(s *s1ap.Server, message []byte, from netip.AddrPo
 		step("no rule matches")
 		return e, nil
 	}
-	step("rule %d matches: %s", x.Rule+1, d.ruleText(S1AP, x.Rule))
+	step("%s", d.matches(S1AP, x.Rule))
 	e.Type = v.Table.Types()[x.Type]
 	if x.Identity != "" {
 		step("the key is that of its %s: %016x", x.Identity, x.Key)
@@ -229,7 +209,7 @@ func (d *Director) explainS1AP(s *s1ap.Server, message []byte, from netip.AddrPo
 	if from.IsValid() {
 		e.Region = d.regionName(from.Addr())
 	}
-	if x.Named == nil || x.Instance != x.Named {
+	if t := d.config.Load().Type(e.Type); x.Named == nil || x.Instance != x.Named || t != nil && t.Spread {
 		d.explainPick(v, &e, x.Type, x.Key, e.Region)
 	}
 	if x.Instance != nil {

@@ -1,6 +1,7 @@
 package director
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -44,8 +45,10 @@ func TestBadS1APFiles(t *testing.T) {
 		"message: service-request":        {"method: INVITE", "is for types of protocol sip"},
 		"message: service-request, type":  {"message: service-request, cause: boredom, type", "mo-voice-call"},
 		"id: 2":                           {"id: 256", "want at most 255"},
+		"name: h1, id: 2":                 {"name: h1, id: 1", ":14:20: 1: instance a1 has it already"},
 		"name: attach-detach, protocol":   {"name: attach-detach, transport: udp, protocol", "tcp or sctp for S1AP"},
 		"name: handover-sr, protocol":     {"name: handover-sr, number: 1, protocol", "only types of protocol gtpc have one"},
+		"handover-sr, protocol: s1ap":     {"handover-sr, protocol: s1ap, spread: true, drain: dialog", "only types of protocol s1ap have it, with drain: transaction"},
 		"enodebs: [127.0.0.0/8]":          {"enodebs: [\"::ffff:10.0.0.0/104\"]", "write it as IPv4"},
 		"  s1ap: [\"tcp://127.0.0.1:0\"]": {"  sip: []", "such as tcp://127.0.0.1:36412"},
 	} {
@@ -92,7 +95,7 @@ func TestKernelDecidesWhetherThereIsSCTP(t *testing.T) {
 func TestNumbersOfMMEsAreUnique(t *testing.T) {
 	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), goodS1AP))
 	in := vitrine.Instance{Name: "h2", Type: "handover-sr", ID: 1, Weight: 1, Address: netip.MustParseAddrPort("127.0.0.1:15083")}
-	if _, err := r.client.Put(t.Context(), in); err == nil || !strings.Contains(err.Error(), "which instance a1 has already") {
+	if _, err := r.client.Put(t.Context(), in); err == nil || !strings.Contains(err.Error(), "instances a1 and h2 have the same id 1") {
 		t.Errorf("%v", err)
 	}
 	in.ID = 300
@@ -106,6 +109,26 @@ func TestNumbersOfMMEsAreUnique(t *testing.T) {
 	err := r.client.PutRules(t.Context(), []client.Rule{{Message: "register", Type: "attach-detach"}})
 	if err == nil || !strings.Contains(err.Error(), `no message "register"`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNumbersWithoutIDsAreUnique gives instances of two types no IDs. Among 255 numbers, hashes of 200
+// names collide.
+func TestNumbersWithoutIDsAreUnique(t *testing.T) {
+	before, _, _ := strings.Cut(goodS1AP, "  - {name: a1,")
+	var text strings.Builder
+	text.WriteString(before)
+	for i := range 100 {
+		fmt.Fprintf(&text, "  - {name: a%d, type: attach-detach, address: \"127.0.0.1:%d\"}\n", i, 15100+i)
+		fmt.Fprintf(&text, "  - {name: h%d, type: handover-sr, address: \"127.0.0.1:%d\"}\n", i, 15200+i)
+	}
+	d := newDirector(t, text.String())
+	taken := map[uint16]string{}
+	for _, in := range d.roster.list() {
+		if other := taken[in.ID]; other != "" || in.ID == 0 {
+			t.Errorf("instance %s has the ID %d, which %q has too", in.Name, in.ID, other)
+		}
+		taken[in.ID] = in.Name
 	}
 }
 

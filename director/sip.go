@@ -22,7 +22,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 			return nil, err
 		}
 		host := ""
-		if c.Listen.Advertise != "" {
+		if c.Listen.advertises(l.Address.Addr()) {
 			host = net.JoinHostPort(strings.Trim(c.Listen.Advertise, "[]"), fmt.Sprint(l.Address.Port()))
 		}
 		listeners = append(listeners, sip.Listener{Stream: l.Network == TCP, Address: l.Address, Host: host})
@@ -133,10 +133,13 @@ func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort
 	case x.Rule < 0:
 		step("no rule matches")
 	default:
-		step("rule %d matches: %s", x.Rule+1, d.ruleText(SIP, x.Rule))
+		step("%s", d.matches(SIP, x.Rule))
 		e.Type = v.Table.Types()[x.Type]
 		step("its key has the hash %016x", x.Key)
 		d.explainPick(v, &e, x.Type, x.Key, region)
+	}
+	if x.Refused != "" {
+		step("%s", x.Refused)
 	}
 	d.explainSent(v, &e, x.Sends, x.To, x.Message)
 	return e, nil

@@ -1,7 +1,10 @@
 package director
 
 import (
+	"encoding/json"
 	"log/slog"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -122,6 +125,129 @@ func TestDrainedAfterABoot(t *testing.T) {
 	})
 	if in, err := r.client.Instance(t.Context(), "reg-1"); err != nil || !in.Drained {
 		t.Errorf("got %+v, %v, want a drained instance", in, err)
+	}
+}
+
+// drained runs a director with the file, drains reg-1 by REST and stops it. It returns the epoch.
+func drained(t *testing.T, path string) (epoch uint64) {
+	t.Helper()
+	r := run(t, path)
+	if _, err := r.client.Drain(t.Context(), "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	epoch = r.settle(t).Epoch
+	r.stop()
+	return epoch
+}
+
+// checkDrained checks that reg-1 is draining in the epoch.
+func (r *running) checkDrained(t *testing.T, epoch uint64) {
+	t.Helper()
+	in, err := r.client.Instance(t.Context(), "reg-1")
+	if got := r.epoch(t); err != nil || in.State != vitrine.Draining || got != epoch {
+		t.Errorf("got %+v, %v in epoch %d, want a draining instance in epoch %d", in, err, got, epoch)
+	}
+}
+
+// TestFailedStartKeepsTheState checks that a director that cannot start, with an edited file, leaves the
+// state of the one that served.
+func TestFailedStartKeepsTheState(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	epoch := drained(t, path)
+	clock, err := HostClock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	write(t, path, strings.Replace(good, "control: 127.0.0.1:0", "control: "+taken.Addr().String(), 1))
+	if _, err := New(t.Context(), Options{Path: path, Clock: clock, Log: slog.Default()}); err == nil {
+		t.Fatal("a director started although its control address is in use")
+	}
+	write(t, path, good)
+	run(t, path).checkDrained(t, epoch)
+}
+
+// TestFailedHandOverWritesTheStateAgain checks that a director that continues after a failed hand-over
+// replaces the state that the new process wrote.
+func TestFailedHandOverWritesTheStateAgain(t *testing.T) {
+	d := newDirector(t, good)
+	if err := d.freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.config.Load().State, `{"vitrine_director_state": 1, "file_sha256": "of the new process"}`)
+	d.thaw()
+	if s, err := readState(d.config.Load().State); err != nil || s.Digest != d.config.Load().Digest() {
+		t.Errorf("got state %+v, %v, want that of the process that continues", s, err)
+	}
+}
+
+// TestUnsavedChangesAreNotHandedOver checks that a director whose state file lacks a change is not handed
+// over before it can write the file.
+func TestUnsavedChangesAreNotHandedOver(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "state")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"state: state/director.state\n"))
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Drain(t.Context(), "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	if err := r.freeze(t.Context()); err == nil || !strings.Contains(err.Error(), "write the director's state") {
+		t.Errorf("hand-over with a change that the file lacks: got error %v", err)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.thaw()
+	s, err := readState(r.config.Load().State)
+	if err != nil || s == nil || s.Current.Instances[0].State != vitrine.Draining {
+		t.Errorf("got state %+v, %v, want reg-1 draining", s, err)
+	}
+}
+
+// TestStartOnAFullDisk checks that a director starts although it cannot write its state, if the file has
+// the state already. The name of the file is so long that no temporary file fits beside it.
+func TestStartOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, filepath.Join(dir, "director.yaml"), good)
+	epoch := drained(t, path)
+	s, err := readState(filepath.Join(dir, "director.state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := good + "state: " + strings.Repeat("s", 250) + "\nkeys: {file: director.keys}\n"
+	write(t, path, text)
+	c, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Digest = c.Digest()
+	content, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, c.State, string(content))
+	r := run(t, path)
+	r.checkDrained(t, epoch)
+	if n := r.counts.stateFailures.Load(); n != 1 || !strings.Contains(r.log.String(), "cannot save the state") {
+		t.Errorf("got %d failures, want 1; log: %s", n, r.log)
+	}
+	r.stop()
+	write(t, path, strings.Replace(text, "weight: 100}", "weight: 250}", 1))
+	if _, err := New(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "write the director's state") {
+		t.Errorf("with instances that are not in the state file: got %v", err)
 	}
 }
 

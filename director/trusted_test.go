@@ -86,8 +86,9 @@ func TestTrustedMistakes(t *testing.T) {
 		"trusted: [\"::/0\"]\n":                "anybody could send through the director",
 		"trusted: [0.0.0.0/0]\n":               "anybody could send through the director",
 		"trusted: [\"::ffff:10.0.0.0/104\"]\n": "write it as IPv4",
-		"trusted: [127.0.0.1]\n":               `netip.ParsePrefix("127.0.0.1"): no '/'`,
-		"trusted: [10.1.2.3/99]\n":             "prefix length out of range",
+		"trusted: [127.0.0.1]\n":               `trusted[0] is "127.0.0.1": want a network such as 10.3.0.0/16`,
+		"trusted: [10.1.2.3/99]\n":             `trusted[0] is "10.1.2.3/99": want a network`,
+		"trusted: [\"\"]\n":                    `trusted[0] is "": want a network`,
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), good+more)
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {

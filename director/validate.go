@@ -39,7 +39,7 @@ func (c *Config) setDefaults() {
 	c.Health.S1AP = cmp.Or(c.Health.S1AP, "tcp")
 	c.Health.Fail = cmp.Or(c.Health.Fail, 3)
 	c.Health.Rise = cmp.Or(c.Health.Rise, 2)
-	c.Keys.setDefaults()
+	c.Keys.setDefaults(c.Transition)
 	c.GTPC.PeerPort = cmp.Or(c.GTPC.PeerPort, gtpc.Port)
 	c.S1AP.setDefaults()
 	if c.State == "" {
@@ -70,7 +70,14 @@ func (c *Config) validate() error {
 	if long := time.Duration(c.Transition); long > meter.MaxLifetime {
 		v.bad(long.String(), fmt.Sprintf("want at most %s: longer transactions cannot be timed", meter.MaxLifetime), "transition")
 	}
+	if ringing, transition := time.Duration(c.Keys.Ringing), time.Duration(c.Transition); ringing < transition {
+		v.bad(fmt.Sprintf("ringing %s below transition %s", ringing, transition), "the answer to a call that rings longer would be dropped after a change of keys", "keys", "ringing")
+	}
 	v.types()
+	v.overload(c.Overload, "overload")
+	for i := range c.Types {
+		v.overload(c.Types[i].Overload, "types", index(i), "overload")
+	}
 	v.listen()
 	v.rules()
 	v.instances()
@@ -120,10 +127,19 @@ func (c *validator) listen() {
 			seen[text] = true
 		}
 	}
+	c.advertise()
+}
+
+func (c *validator) advertise() {
 	host := c.Listen.Advertise
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil && strings.ContainsAny(host, " \t\r\n:;,<>[]@/\"") || ip.Zone() != "" {
 		c.bad(fmt.Sprintf("%q", host), "want a host name or an IP address, without a port: each listener has its own", "listen", "advertise")
+		return
+	}
+	addresses, err := addressesOf(c.Listen.SIP)
+	if err == nil && host != "" && len(addresses) > 0 && !slices.ContainsFunc(addresses, func(a netip.AddrPort) bool { return c.Listen.advertises(a.Addr()) }) {
+		c.bad(fmt.Sprintf("%q", host), "no SIP listener has this address family", "listen", "advertise")
 	}
 }
 
@@ -139,6 +155,9 @@ func (c *validator) types() {
 		if t.Transport == SCTP && t.Protocol != S1AP || t.Transport == UDP && t.Protocol == S1AP {
 			c.bad(t.Transport, "want udp or tcp for SIP, and tcp or sctp for S1AP", "types", at, "transport")
 		}
+		if t.Spread && (t.Protocol != S1AP || t.Drain == DrainDialogs) {
+			c.bad("spread", "only types of protocol s1ap have it, with drain: transaction", "types", at, "spread")
+		}
 		if t.Number > 0 {
 			if t.Protocol != GTPC {
 				c.bad("a number", "only types of protocol gtpc have one", "types", at, "number")
@@ -147,6 +166,19 @@ func (c *validator) types() {
 			}
 			numbers[t.Number] = t.Name
 		}
+	}
+}
+
+// overload checks the bounds of a gate's rate. path leads to the gate's options.
+func (c *validator) overload(o *Overload, path ...string) {
+	if o == nil || o.Max == 0 {
+		return
+	}
+	if o.Min > o.Max {
+		c.bad(fmt.Sprintf("min %g above max %g", o.Min, o.Max), "want min at most max: the gate moves its rate between them", append(path, "min")...)
+	}
+	if o.Initial > o.Max {
+		c.bad(fmt.Sprintf("initial %g above max %g", o.Initial, o.Max), "want initial at most max", append(path, "initial")...)
 	}
 }
 
@@ -240,8 +272,8 @@ func (c *validator) instances() {
 		if in.ID == 0 {
 			continue
 		}
-		if id := (place{in.Type, fmt.Sprint(in.ID)}); ids[id] != "" {
-			c.bad(fmt.Sprint(in.ID), "instance "+ids[id]+" of type "+in.Type+" has it already", "instances", at, "id")
+		if id := (place{idSpace(t), fmt.Sprint(in.ID)}); ids[id] != "" {
+			c.bad(fmt.Sprint(in.ID), "instance "+ids[id]+" has it already: an ID is unique within the type, and with S1AP among all types", "instances", at, "id")
 		} else {
 			ids[id] = in.Name
 		}
@@ -258,6 +290,15 @@ const placeWant = "want the address and port where the instance listens: IPv4, o
 func isPlace(a netip.AddrPort) bool {
 	ip := a.Addr()
 	return ip.IsValid() && a.Port() != 0 && !ip.IsUnspecified() && !ip.Is4In6() && ip.Zone() == ""
+}
+
+// idSpace returns the space in which the ID of a type's instance is unique. All types with S1AP
+// share one, because the ID is the MME code. No type has its name.
+func idSpace(t *Type) string {
+	if t.Protocol == S1AP {
+		return "protocol " + S1AP
+	}
+	return t.Name
 }
 
 // highestOf returns highestID of the type with that name; table.MaxID if there is none.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -109,11 +108,7 @@ func (c *Client) Refresh() error {
 // isHere reports whether the address is a unix socket or a loopback address. Without TLS, a director
 // serves no other address and no name but localhost.
 func (c *Client) isHere() bool {
-	if strings.HasPrefix(c.given.URL, unixScheme) {
-		return true
-	}
-	ip, err := netip.ParseAddr(c.base.Hostname())
-	return err == nil && ip.IsLoopback() || strings.EqualFold(c.base.Hostname(), "localhost")
+	return strings.HasPrefix(c.given.URL, unixScheme) || access.IsLoopback(c.base.Hostname())
 }
 
 // call sends in as JSON and reads the answer into out; either may be nil.

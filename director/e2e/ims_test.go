@@ -17,6 +17,7 @@ import (
 	"vitrine/load"
 	"vitrine/load/sipp"
 	"vitrine/search/rate"
+	"vitrine/wire/sip"
 )
 
 // Hosts of the parts of an IMS behind the instances' ingresses.
@@ -31,6 +32,7 @@ const (
 // transactions: registrations through the Sprouts, and subscribers through Homestead.
 type ims struct {
 	site
+	directors string // addresses of the fleet
 	fleet     fleet
 	ledger    *ledger
 	instances []*instance // serving, the oldest first
@@ -50,10 +52,11 @@ func (s site) sprouts(port int) string {
 func newIMS(t *testing.T, transition time.Duration) *ims {
 	t.Helper()
 	m := &ims{site: newSite(t)}
+	m.directors = m.at(firstDirector, sipPort) + "," + m.at(firstDirector+1, sipPort)
 	m.component("homestead", homesteadHost, "--listen", m.at(homesteadHost, 8888), "--subscribers", "100000000")
 	for i := range sprouts {
 		m.component("sprout", firstSprout+i, "--listen", m.at(firstSprout+i, 5060), "--homestead", m.at(homesteadHost, 8888),
-			"--self", m.at(firstSprout+i, 7000), "--peers", m.sprouts(7000), "--initial-rate", "5000", "--target-latency", "5s")
+			"--self", m.at(firstSprout+i, 7000), "--peers", m.sprouts(7000), "--director", m.directors, "--initial-rate", "5000", "--target-latency", "5s")
 	}
 	var table []vitrine.Instance
 	for _, ty := range []string{registration, session, registration, session} {
@@ -80,7 +83,7 @@ func (m *ims) aggregate(ty string) *instance {
 	host := firstInstance + n%60
 	address := m.at(host, 5060)
 	in := &instance{name: fmt.Sprintf("%s-%d", ty, n), ty: ty, address: address}
-	in.process = m.component("bono", host, "--listen", address, "--sprout", m.at(firstSprout+n%sprouts, 5060), "--target-latency", "5s")
+	in.process = m.component("bono", host, "--listen", address, "--sprout", m.at(firstSprout+n%sprouts, 5060), "--director", m.directors, "--target-latency", "5s")
 	m.instances = append(m.instances, in)
 	return in
 }
@@ -188,23 +191,35 @@ func (m *ims) keepChanging(ctx context.Context, n int64) (rounds int) {
 	for until := m.ledger.over.Load() + n; rounds == 0 || m.ledger.over.Load() < until && ctx.Err() == nil; rounds++ {
 		m.t.Logf("%s, round %d: %d transactions", time.Now().UTC().Format(time.TimeOnly), rounds, m.ledger.over.Load())
 		after(30)
-		for _, ty := range []string{registration, session} {
-			m.fleet.put(entry(m.aggregate(ty), 0))
-		}
-		m.fleet.agree()
+		m.grow()
 		after(30)
 		for _, d := range m.fleet {
 			d.restart()
 		}
 		after(30)
-		for _, in := range m.instances[:2] {
-			m.fleet.drain(in.name)
-			m.fleet.remove(in.name)
-			in.stop()
-		}
-		m.stopped, m.instances = append(m.stopped, m.instances[:2]...), m.instances[2:]
+		m.retire(2)
 	}
 	return rounds
+}
+
+// grow adds an aggregate of each type.
+func (m *ims) grow() {
+	m.t.Helper()
+	for _, ty := range []string{registration, session} {
+		m.fleet.put(entry(m.aggregate(ty), 0))
+	}
+	m.fleet.agree()
+}
+
+// retire drains the n oldest aggregates, removes them from the directors and stops them.
+func (m *ims) retire(n int) {
+	m.t.Helper()
+	for _, in := range m.instances[:n] {
+		m.fleet.drain(in.name)
+		m.fleet.remove(in.name)
+		in.stop()
+	}
+	m.stopped, m.instances = append(m.stopped, m.instances[:n]...), m.instances[n:]
 }
 
 // TestIMSThroughDirectors runs registrations, subscriptions and calls of SIPp through two
@@ -269,5 +284,83 @@ func (m *ims) judge(reports []load.Report, transition time.Duration, rounds int)
 		if m.ledger.began(in) == 0 {
 			m.t.Errorf("%s got no transaction", in.name)
 		}
+	}
+}
+
+// A handset is the phone of a subscriber of the IMS.
+type handset struct {
+	*endpoint
+	user     string
+	sequence int // CSeq of the last request
+}
+
+func (m *ims) handset(host, subscriber int) *handset {
+	m.t.Helper()
+	return &handset{endpoint: m.endpoint(host, make(chan arrival, 64)), user: fmt.Sprintf("sub%06d", subscriber)}
+}
+
+// ask sends a request for a user through a director.
+func (h *handset) ask(d *steward, method, user, callID string, headers ...string) {
+	h.t.Helper()
+	h.sequence++
+	lines := append([]string{
+		method + " sip:" + user + "@ims.test SIP/2.0",
+		fmt.Sprintf("Via: SIP/2.0/UDP %s;branch=z9hG4bK-%s-%d", h.at, h.user, h.sequence),
+		"Max-Forwards: 70",
+		"From: <sip:" + h.user + "@ims.test>;tag=1",
+		"To: <sip:" + user + "@ims.test>",
+		"Call-ID: " + callID,
+		fmt.Sprintf("CSeq: %d %s", h.sequence, method),
+		"Contact: <sip:" + h.user + "@" + h.at + ">",
+	}, headers...)
+	h.send(d, strings.Join(append(lines, "Content-Length: 0", "", ""), "\r\n"))
+}
+
+// register registers the phone, or ends its registration if expires is 0.
+func (h *handset) register(t *testing.T, d *steward, expires int) {
+	t.Helper()
+	callID := fmt.Sprintf("%s-register-%d", h.user, h.sequence)
+	lifetime := fmt.Sprintf("Expires: %d", expires)
+	h.ask(d, "REGISTER", h.user, callID, lifetime)
+	challenged := next(t, h.got, "SIP/2.0 401 ", callID).message()
+	c, ok := sip.ParseChallenge(challenged.WWWAuthenticate)
+	if !ok {
+		t.Fatalf("got challenge %q", challenged.WWWAuthenticate)
+	}
+	user, uri := []byte(h.user+"@ims.test"), []byte("sip:ims.test")
+	credentials := sip.Credentials{
+		User: user, Realm: c.Realm, Nonce: c.Nonce, URI: uri, QOP: c.QOP, Count: 1, CNonce: []byte("proof"),
+		HA1: sip.HA1(nil, user, c.Realm, []byte("pw-"+h.user)), HA2: sip.HA2(nil, "REGISTER", uri),
+	}
+	h.ask(d, "REGISTER", h.user, callID, lifetime, string(credentials.AppendAuthorization([]byte("Authorization: "))))
+	next(t, h.got, "SIP/2.0 200 ", callID)
+}
+
+// TestUsersOutliveTheirAggregates registers a phone, which then watches its registration. All
+// aggregates are drained, removed and stopped. Through new ones a call must ring at the phone,
+// and the phone must be notified when its registration ends.
+func TestUsersOutliveTheirAggregates(t *testing.T) {
+	t.Parallel()
+	requirePrograms(t, "tcpdump")
+	m := newIMS(t, 2*time.Second)
+	callee, caller := m.handset(firstPhone, 1), m.handset(firstPhone+1, 2)
+	one, other := m.fleet[0], m.fleet[1]
+	callee.register(t, one, 3600)
+	callee.ask(one, "SUBSCRIBE", callee.user, "watch", "Event: reg", "Expires: 3600")
+	next(t, callee.got, "NOTIFY ", "watch").reply(one, 200)
+	m.grow()
+	m.retire(4)
+
+	caller.register(t, other, 3600)
+	caller.ask(other, "INVITE", callee.user, "call")
+	invite := next(t, callee.got, "INVITE ", "call")
+	invite.reply(one, 180)
+	next(t, caller.got, "SIP/2.0 180 ", "call")
+	invite.reply(one, 486)
+	next(t, caller.got, "SIP/2.0 486 ", "call")
+
+	callee.register(t, other, 0)
+	for text := ""; !strings.Contains(text, "\r\nSubscription-State: terminated"); { // the first NOTIFY may have been repeated
+		text = next(t, callee.got, "NOTIFY ", "watch").text
 	}
 }

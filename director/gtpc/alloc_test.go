@@ -26,11 +26,15 @@ type bench struct {
 	meter  *meter.Meter
 }
 
-// newBench makes a bench. limit bounds each of the director's memories; 0 means the defaults.
-func newBench(tb testing.TB, number uint8, limit int) *bench {
+// newBench makes a bench. limit bounds each of the director's memories; 0 means the defaults. The
+// director listens at all places, such as "[::1]:0", and the instances at the first; none: IPv4.
+func newBench(tb testing.TB, number uint8, limit int, places ...string) *bench {
 	tb.Helper()
+	if len(places) == 0 {
+		places = []string{"127.0.0.1:0"}
+	}
 	sink, err := datagram.Listen(datagram.Config{Addresses: []netip.AddrPort{
-		free(tb, "127.0.0.1:0"), free(tb, "127.0.0.1:0"), free(tb, "127.0.0.1:0"), free(tb, "127.0.0.1:0"),
+		free(tb, places[0]), free(tb, places[0]), free(tb, places[0]), free(tb, places[0]),
 	}, Workers: 1, Now: func() time.Duration { return 0 }})
 	if err != nil {
 		tb.Fatal(err)
@@ -51,8 +55,12 @@ func newBench(tb testing.TB, number uint8, limit int) *bench {
 		tb.Fatal(err)
 	}
 	b := &bench{now: time.Second, of: of, meter: m}
+	var listeners []netip.AddrPort
+	for _, at := range places {
+		listeners = append(listeners, free(tb, at))
+	}
 	b.d, err = director.Listen(director.Config{
-		Addresses: []netip.AddrPort{free(tb, "127.0.0.1:0")}, Now: func() time.Duration { return b.now }, Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, PeerPort: 9,
+		Addresses: listeners, Now: func() time.Duration { return b.now }, Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, PeerPort: 9,
 		Exchanges: limit, Sessions: limit, Keys: limit,
 	})
 	if err != nil {

@@ -202,6 +202,45 @@ func TestFTEIDAddresses(t *testing.T) {
 	}
 }
 
+// TestFTEIDOfBothFamilies checks that of the two addresses in an F-TEID the director uses one that it
+// can send to and that the operator has listed.
+func TestFTEIDOfBothFamilies(t *testing.T) {
+	both := gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 1000, V4: another.Addr(), V6: netip.MustParseAddr("2001:db8::1")}
+	for _, c := range []struct {
+		name      string
+		listeners []string
+		peers     []netip.Prefix
+		want      netip.Addr
+	}{
+		{"both can be reached", []string{"127.0.0.1:0", "[::1]:0"}, nil, both.V4},
+		{"an IPv6 listener", []string{"[::1]:0"}, nil, both.V6},
+		{"an IPv6 network", []string{"127.0.0.1:0", "[::1]:0"}, []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}, both.V6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, 1, 1<<10, c.listeners...)
+			policy, err := director.NewPolicy([]string{"gateway"}, []director.TypeOption{{Type: "gateway", Number: 1}}, []director.Rule{{Type: "gateway"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy.Peers = c.peers
+			b.d.SetPolicy(policy)
+			p, _ := director.PrefixOf(1, 2)
+			instance := b.of.ByID(0, 2).Address
+			sent, ok := b.deliver(t, with(gtpc.ModifyBearerRequest, p.SessionTEID(1, 1), 5, both), netip.AddrPortFrom(both.V6, 2123))
+			if !ok {
+				t.Fatalf("the request was not forwarded: %+v", b.counters(t))
+			}
+			b.deliver(t, answered(&sent, 1000), instance)
+			if to := b.goesTo(t, instance, 1000); to != listens(c.want) {
+				t.Errorf("requests go to %v, want %v", to, listens(c.want))
+			}
+			if _, ok := b.deliver(t, plain(gtpc.CreateBearerRequest, 1000, 3), instance); !ok {
+				t.Errorf("the instance's request was not forwarded: %+v", b.counters(t))
+			}
+		})
+	}
+}
+
 // TestSequenceNumberOfAnotherRequest checks that a request with the sequence number of an earlier
 // request but another F-TEID does not count as a retransmission. Otherwise the F-TEID would reach
 // the instance without a claim.

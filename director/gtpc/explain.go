@@ -7,6 +7,7 @@ import (
 
 	"vitrine/director/datagram"
 	"vitrine/director/meter"
+	"vitrine/director/overload"
 	"vitrine/director/table"
 	"vitrine/wire/gtpc"
 )
@@ -28,6 +29,7 @@ type Explanation struct {
 	Lost     bool           // an instance sends it to a TEID without a known owner: dropped
 	Peer     netip.AddrPort // valid: an instance sends it to a TEID that it got from this peer
 	Instance *table.Target  // nil: the type has no available instance
+	Refused  string         // why the request does not go to Instance; empty: it goes there
 }
 
 // Explain tells where a message from that address would go now. It decides as a worker
@@ -63,7 +65,26 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 		x.Rule, x.Type = c.rule.at, c.rule.ty
 	}
 	if !x.Again {
-		x.Instance = c.target
+		x.Instance, x.Refused = c.target, w.refusalOf(t, c.target)
 	}
 	return x, nil
+}
+
+// refusalOf returns why the worker refuses or drops a new request although the table has a target for
+// it; empty: it does not. It asks what admit and claim ask, but takes no token and counts nothing.
+func (w *worker) refusalOf(t *turn, target *table.Target) string {
+	at := w.server.addressOf(t.policy, t.sender)
+	switch {
+	case target == nil:
+		return ""
+	case !t.policy.options[target.Type].Gate.Open(t.now, overload.Begins):
+		return "the gate of type " + target.TypeName() + " refuses it now"
+	case t.origin.id != 0:
+		return ""
+	case t.badSender:
+		return "the sender's F-TEID is malformed, has no address, or is not the only one: the message is dropped"
+	case t.hasSender && !w.server.own(at) && !t.policy.admits(at):
+		return "the address in the sender's F-TEID is not in gtpc.peers: the message is dropped"
+	}
+	return ""
 }

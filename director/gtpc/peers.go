@@ -87,12 +87,13 @@ func (w *worker) claim(t *turn, to *way) bool {
 		return true
 	}
 	s, c := w.server, w.asked(t)
-	inside := s.own(t.sender.Addr().Unmap())
+	at := s.addressOf(t.policy, t.sender)
+	inside := s.own(at)
 	switch {
 	case t.badSender:
 		w.drop(t.in, to.receiver.ty, meter.Malformed, &w.counts.malformed)
 		return false
-	case !inside && !t.policy.admits(t.sender.Addr()):
+	case !inside && !t.policy.admits(at):
 		w.drop(t.in, to.receiver.ty, meter.Stranger, &w.counts.strangers)
 		return false
 	case c.given == 0: // no instance sends to it
@@ -120,7 +121,20 @@ func (w *worker) asked(t *turn) claim {
 	if t.origin.id != 0 || !t.hasSender || t.sender.TEID == 0 {
 		return claim{}
 	}
-	return claim{address: placeOf(netip.AddrPortFrom(t.sender.Addr(), w.server.config.PeerPort)), given: t.sender.TEID}
+	s := w.server
+	return claim{address: placeOf(netip.AddrPortFrom(s.addressOf(t.policy, t.sender), s.config.PeerPort)), given: t.sender.TEID}
+}
+
+// addressOf returns the address by which the director reaches a peer. If an F-TEID has both
+// addresses, it is the first one that the policy admits and that a listener can send to. The
+// choice depends only on the configuration, so a peer is always known by the same address.
+func (s *Server) addressOf(p *Policy, f gtpc.Endpoint) netip.Addr {
+	for _, a := range [...]netip.Addr{f.V4, f.V6.Unmap()} {
+		if a.IsValid() && (s.own(a) || p.admits(a) && s.listenerFor(0, a) >= 0) {
+			return a
+		}
+	}
+	return f.Addr().Unmap()
 }
 
 // repeats reports whether a request has the TEID and the F-TEID of the exchange. If not, the
@@ -173,7 +187,7 @@ func (w *worker) learnPeer(t *turn, e *exchange) {
 		f, ok = t.pgw, t.hasPGW
 	}
 	// There is no alias here, because an S-GW also gives its P-GW's F-TEID to others.
-	if a := f.Addr().Unmap(); ok && f.TEID != 0 && a.IsValid() && !s.own(a) && t.policy.admits(a) && !w.isAnothers(t, e.sender, f.TEID) {
+	if a := s.addressOf(t.policy, f); ok && f.TEID != 0 && a.IsValid() && !s.own(a) && t.policy.admits(a) && !w.isAnothers(t, e.sender, f.TEID) {
 		s.peers.accept(t.now, claim{placeOf(netip.AddrPortFrom(a, s.config.PeerPort)), f.TEID, f.TEID}, e.sender)
 	}
 }

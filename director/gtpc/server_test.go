@@ -3,6 +3,7 @@ package gtpc_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,21 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
+// TestExplainClosedGate explains a request that the gate of its type refuses.
+func TestExplainClosedGate(t *testing.T) {
+	gate := overload.New(overload.Config{Target: time.Second, Initial: 0.01, Min: 0.01, Burst: 1}, 0)
+	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Gate = gate })
+	peer := s.peer()
+	request := createSession("001010000000001", 1, peer.address, 50)
+	for _, want := range []string{"", "the gate of type gateway refuses it now"} {
+		x, err := s.director.Explain(s.now(), s.meter.Worker(), peer.address, request)
+		if err != nil || x.Refused != want || gate.Read().Refused != 0 {
+			t.Errorf("got %+v, %v, want that it is refused because %q", x, err, want)
+		}
+		gate.Admit(s.now(), overload.Begins)
+	}
+}
+
 // TestExplain checks that messages go to the destination that Explain returns.
 func TestExplain(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.each = 4; c.options[0].Number = 1 })
@@ -147,6 +163,13 @@ func TestExplain(t *testing.T) {
 		if x := explain(n.address, plain(gtpc.CreateBearerRequest, 50+i, 99)); x.Peer != peer.address {
 			t.Errorf("explained request of the instance: got %+v", x)
 		}
+	}
+	twice := gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, 99)
+	for range 2 {
+		twice = gtpc.AppendFTEID(twice, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 99, V4: peer.address.Addr()})
+	}
+	if x := explain(peer.address, gtpc.End(twice, 0)); !strings.Contains(x.Refused, "not the only one") {
+		t.Errorf("explained request with two F-TEIDs of its sender: got %+v", x)
 	}
 	if _, err := s.director.Explain(s.now(), s.meter.Worker(), peer.address, []byte("INVITE")); err == nil {
 		t.Error("Explain accepted data that is not GTPv2-C")

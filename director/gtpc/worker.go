@@ -338,7 +338,7 @@ func (w *worker) learn(t *turn, to way) {
 		w.learnOwn(t, o, t.sender)
 	}
 	// In this F-TEID, a P-GW sends its own TEID, but an S-GW sends its P-GW's.
-	if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Addr() == t.in.From.Addr()) {
+	if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Has(t.in.From.Addr())) {
 		w.learnOwn(t, o, t.pgw)
 	}
 }

@@ -64,8 +64,8 @@ const (
 )
 
 // A Gate admits or refuses transactions. Any number of workers may use it concurrently,
-// without a lock. One goroutine at a time calls Adjust and Rebase. Times are monotonic, since any
-// fixed moment.
+// without a lock. One goroutine at a time calls Adjust, Rebase, Learned and Resume. Times are
+// monotonic, since any fixed moment.
 type Gate struct {
 	config   Config
 	interval atomic.Int64 // nanoseconds between two tokens
@@ -75,7 +75,7 @@ type Gate struct {
 	loss     atomic.Uint32 // percent refused before the last adjustment
 	sequence atomic.Uint64
 
-	// Only Adjust and Rebase use these.
+	// Only Adjust, Rebase, Learned and Resume use these.
 	rate                 float64
 	known                float64 // rate of answers when the last overload began; 0: none yet
 	late                 int     // consecutive intervals above the target
@@ -181,6 +181,15 @@ type Totals struct {
 // Rebase begins a new interval: Adjust counts only what comes after these totals.
 func (g *Gate) Rebase(now time.Duration, t Totals) {
 	g.done, g.total, g.adjusted = t.Answered+t.TimedOut, g.latency(t), now
+}
+
+// Learned returns the rate, and the rate of answers when the last overload began; 0: none yet.
+func (g *Gate) Learned() (rate, known float64) { return g.rate, g.known }
+
+// Resume continues with what another gate has learned.
+func (g *Gate) Resume(now time.Duration, rate, known float64) {
+	g.known = known
+	g.set(now, rate)
 }
 
 // latency returns the sum of the latencies, with those of the transactions without answer.

@@ -87,6 +87,7 @@ type TypeOption struct {
 	// it. Without Sessions it keeps only its open connections, and its UEs connect to other
 	// instances next time. That requires instances that share their UEs through a store.
 	Sessions bool
+	Spread   bool           // all first messages go by the table, also those of UEs whose S-TMSI names an instance of the type
 	SCTP     bool           // the transport to the instances is SCTP instead of frames over TCP
 	Gate     *overload.Gate // admits new transactions; nil: admit all
 }

@@ -110,6 +110,26 @@ func TestFirstMessageGoesByItsSTMSI(t *testing.T) {
 	}
 }
 
+// TestKnownUEsAreSpread checks that the weights choose also for UEs whose S-TMSI names an instance, if
+// the type asks for it. A UE goes to the same instance again.
+func TestKnownUEsAreSpread(t *testing.T) {
+	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+	s := newSite(t, false, []*instance{a, b}, func(_ *Config, p *Policy) { p.options[0].Spread = true })
+	e, f := s.enodeb(5), s.enodeb(6)
+	used := map[*instance]int{}
+	for n := range uint32(16) {
+		ue := &identity.STMSI{Code: a.number, TMSI: 77 + n}
+		first := e.begin(n, serviceRequest(), ue, a, b)
+		if second := f.begin(n, serviceRequest(), ue, a, b); second != first {
+			t.Errorf("UE %d went first to %s and then to %s", n, first.name, second.name)
+		}
+		used[first]++
+	}
+	if len(used) != 2 {
+		t.Error("all UEs of one instance went to 1 of 2 instances")
+	}
+}
+
 func TestAttachGoesByItsIMSI(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})

@@ -198,10 +198,11 @@ func (t *turn) choose(e *enodeb, ty table.Type, a *asker) *table.Target {
 }
 
 // steer returns the instance of a UE: the instance that its S-TMSI names, if it belongs to the
-// type, or else the choice of the table for the key.
+// type and the type does not spread its UEs, or else the choice of the table for the key.
 func (t *turn) steer(e *enodeb, ty table.Type, a *asker, key uint64) (*table.Target, bool) {
-	if owner := t.policy.find(t.view.Table, a.number); owner != nil && owner.Type == ty {
-		return t.worker.steering.Resume(t.now, ty, owner.ID, key, e.region, t.policy.options[ty].Sessions)
+	options := &t.policy.options[ty]
+	if owner := t.policy.find(t.view.Table, a.number); owner != nil && owner.Type == ty && !options.Spread {
+		return t.worker.steering.Resume(t.now, ty, owner.ID, key, e.region, options.Sessions)
 	}
 	return t.worker.steering.Choose(t.now, ty, key, e.region)
 }

@@ -185,6 +185,10 @@ func newPhone(t *testing.T, network string, to netip.AddrPort) *phone {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return phoneOn(t, network, c)
+}
+
+func phoneOn(t *testing.T, network string, c net.Conn) *phone {
 	p := &phone{t: t, conn: c, got: make(chan string, 10000)}
 	t.Cleanup(func() { _ = c.Close() })
 	go func() {

@@ -23,6 +23,7 @@ type Explanation struct {
 	Rule    int    // the rule that matches, from 0; -1: none
 	Type    table.Type
 	Key     uint64 // that the table chooses by; only for requests with a rule
+	Refused string // why the request does not go to its instance, although that is available; empty: it goes there
 
 	Sends   bool // the director sends something: the message, or an answer to it
 	To      netip.AddrPort
@@ -62,7 +63,7 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 	if route := &p.pass.routes; route.known {
 		x.Route, x.ID = string(route.mark.typeName), route.mark.id
 	}
-	x.Outward = p.pass.stamp.outward
+	x.Outward, x.Refused = p.pass.stamp.outward, p.pass.refused
 	if t := p.pass.target; x.Outward && x.Route == "" && t != nil {
 		x.Source, x.Route, x.ID = true, t.TypeName(), t.ID
 	}

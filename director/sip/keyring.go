@@ -37,8 +37,8 @@ type signingKey struct {
 	via, route bool
 }
 
-// NewKeyring returns a Keyring; the first key signs. oldVias and oldRoutes say whether
-// entries without a MAC are still accepted in Via, and in Record-Route and Path.
+// NewKeyring returns a Keyring; the first key signs. oldVias allows Via entries without a
+// MAC, and oldRoutes allows such entries in Record-Route and Path.
 func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("no key signs: want at least one")
@@ -75,7 +75,7 @@ const (
 )
 
 // The bytes that a MAC covers begin with one of these, so that a MAC from Via does
-// not verify in Route, nor the other way round.
+// not verify in Route, and a MAC from Route does not verify in Via.
 const (
 	viaKind   = 'v'
 	routeKind = 'r'

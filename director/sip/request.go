@@ -25,6 +25,8 @@ type pass struct {
 	tagged bool // To has a tag, even an empty one
 	rule   *steeringRule
 	named  bool // a rule names the method
+	// refused says why the request may not go to target; only for explanations.
+	refused string
 }
 
 // request handles a request of n bytes (RFC 3261 section 16.3 to 16.6).
@@ -252,7 +254,13 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	}
 	options := &p.rules.types[ty]
 	if (options.Gate != nil || p.rules.feedback) && s.isGated(m) {
-		if p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction) || !p.admit(m, options.Gate) {
+		switch {
+		case p.rules.feedback && p.server.losses.refuses(p.in.At, s.target, s.stamp.transaction):
+			s.refused = "the instance asks to hold such requests back"
+		case !p.admit(m, options.Gate):
+			s.refused = "the gate of its type refuses it now"
+		}
+		if s.refused != "" {
 			return p.refuse(m, s, meter.Overloaded)
 		}
 	}

@@ -2,14 +2,18 @@ package sip
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/director/meter"
@@ -56,6 +60,33 @@ func TestTransports(t *testing.T) {
 			if stream && totals.Streams.Dialed != 1 {
 				t.Errorf("got %d connections to one instance, want 1", totals.Streams.Dialed)
 			}
+		}
+	}
+}
+
+// TestOnePortAtTwoListeners connects to two listeners from one port. Each connection must get the answers
+// to its own requests.
+func TestOnePortAtTwoListeners(t *testing.T) {
+	server := newUAS(t, "127.0.0.1")
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0", "tcp://127.0.0.2:0"}, oneType(false), nil, instance(server))
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+		return errors.Join(err, failed)
+	}}
+	var phones []*phone
+	for _, at := range d.Addresses()[1:] {
+		c, err := dialer.Dial("tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialer.LocalAddr = c.LocalAddr()
+		phones = append(phones, phoneOn(t, "tcp", c))
+	}
+	for i, p := range phones {
+		p.send(p.request("INVITE", fmt.Sprint(i), 0))
+		if answer := p.next(); !strings.Contains(answer, fmt.Sprintf("\r\nCall-ID: %d\r\n", i)) {
+			t.Errorf("connection %d got %s", i, answer)
 		}
 	}
 }
@@ -416,8 +447,8 @@ func TestExplainChangesNothing(t *testing.T) {
 	}
 	gate.Admit(s.now, overload.Begins)
 	refused, err := d.Explain(s.now, s.meter.Probe(), client, []byte(register))
-	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 500 ")) || gate.Read().Refused != 0 {
-		t.Errorf("explain without a token: got %s %v", refused.Message, err)
+	if err != nil || !bytes.HasPrefix(refused.Message, []byte("SIP/2.0 500 ")) || !strings.Contains(refused.Refused, "gate") || gate.Read().Refused != 0 {
+		t.Errorf("explain without a token: got %s, refused because %q, %v", refused.Message, refused.Refused, err)
 	}
 	response := strings.Replace(respond(string(x.Message), 200, ""), `;oc;oc-algo="loss"`, ";oc=100;oc-seq=1", 1)
 	if back, err := d.Explain(s.now, s.meter.Probe(), x.To, []byte(response)); err != nil || !back.Sends {

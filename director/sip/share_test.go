@@ -176,10 +176,10 @@ func TestQueuesShareTheirRoom(t *testing.T) {
 // messages in large buffers would exceed the budget.
 func TestQueuesCountWhatTheyHold(t *testing.T) {
 	const room, large = 1 << 20, 64 << 10
-	st := &streams{room: room, conns: map[netip.AddrPort]*stream{}}
+	st := &streams{room: room, conns: map[streamKey]*stream{}}
 	for port := range uint16(100) {
 		at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
-		st.conns[at] = &stream{peer: at, known: true, queue: make(chan *[]byte, queueLength)}
+		st.conns[streamKey{peer: at}] = &stream{peer: at, known: true, queue: make(chan *[]byte, queueLength)}
 		for ok := true; ok; {
 			held := make([]byte, 100, large)
 			_, ok = st.push(&Outgoing{Flow: at}, &held)

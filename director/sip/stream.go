@@ -61,7 +61,7 @@ type streams struct {
 	out      Outgoing
 
 	mu     sync.Mutex // guards the fields down to redials
-	conns  map[netip.AddrPort]*stream
+	conns  map[streamKey]*stream
 	others map[netip.Addr]int // connections that are not an instance's, by source
 	count  int                // sum of others
 	ctx    context.Context    // of run; nil: not running
@@ -75,11 +75,17 @@ type streams struct {
 	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
 }
 
+// A streamKey identifies a stream. A peer may connect to several listeners from one port.
+type streamKey struct {
+	peer     netip.AddrPort
+	listener int
+}
+
 // listenStreams opens the TCP listeners. Without any, the server makes no TCP connections
 // either, because it has no address to name in Via.
 func (s *Server) listenStreams(c *Config) error {
 	st := &streams{
-		server: s, log: c.Log, now: c.Now, idle: c.Idle, writeTimeout: writeTime, maxConnections: c.Connections, conns: map[netip.AddrPort]*stream{},
+		server: s, log: c.Log, now: c.Now, idle: c.Idle, writeTimeout: writeTime, maxConnections: c.Connections, conns: map[streamKey]*stream{},
 		redials: rate.NewLimiter(redialRate, redialRate),
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }},
 	}
@@ -187,8 +193,22 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 	}
 }
 
-// open returns the stream of a peer and reports whether it is new. A new stream is
-// dialed if conn is nil. open returns nil if no more connections are allowed.
+// find returns the stream of a peer: that of the listener if there is one, else that of another.
+// The caller holds mu.
+func (st *streams) find(peer netip.AddrPort, listener int) *stream {
+	c := st.conns[streamKey{peer, listener}]
+	for _, other := range st.indexes {
+		if c != nil {
+			break
+		}
+		c = st.conns[streamKey{peer, other}]
+	}
+	return c
+}
+
+// open returns the stream of a peer and reports whether it is new. conn is a new connection at the
+// listener. If it is nil, any stream of the peer will do, and a new one is dialed. open returns nil
+// if no more connections are allowed.
 func (st *streams) open(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -196,7 +216,11 @@ func (st *streams) open(peer netip.AddrPort, listener int, conn *net.TCPConn) (c
 }
 
 func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
-	if c := st.conns[peer]; c != nil {
+	key := streamKey{peer, listener}
+	if c = st.conns[key]; c == nil && conn == nil {
+		c = st.find(peer, listener)
+	}
+	if c != nil {
 		return c, false
 	}
 	known := st.isInstance(peer.Addr())
@@ -204,7 +228,7 @@ func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPCo
 		return nil, false
 	}
 	c = &stream{peer: peer, known: known, accepted: conn != nil, listener: listener, conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
-	st.conns[peer] = c
+	st.conns[key] = c
 	st.addCount(c)
 	if conn == nil {
 		st.goroutines.Go(func() { st.dial(c) })
@@ -218,8 +242,8 @@ func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPCo
 func (st *streams) remove(c *stream) {
 	c.end()
 	st.mu.Lock()
-	if st.conns[c.peer] == c {
-		delete(st.conns, c.peer)
+	if key := (streamKey{c.peer, c.listener}); st.conns[key] == c {
+		delete(st.conns, key)
 		st.dropCount(c)
 	}
 	st.mu.Unlock()
@@ -258,9 +282,12 @@ func (st *streams) drop(cause meter.Cause, to netip.AddrPort) {
 func (st *streams) push(out *Outgoing, b *[]byte) (cause meter.Cause, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	c := st.conns[out.Flow]
+	var c *stream
+	if out.Flow.IsValid() {
+		c = st.find(out.Flow, out.Listener)
+	}
 	if c == nil {
-		if out.Back && st.conns[out.To] == nil && !st.redials.AllowN(time.Now(), 1) {
+		if out.Back && st.find(out.To, out.Listener) == nil && !st.redials.AllowN(time.Now(), 1) {
 			return meter.NoConnection, false
 		}
 		if c, _ = st.openLocked(out.To, out.Listener, nil); c == nil {

@@ -9,23 +9,20 @@ import (
 
 // Identify gives an ID to every instance that has none. New does the same; Identify lets
 // the caller keep the IDs. An instance's ID should outlive the table, because messages
-// carry it. An ID is a hash of the name. If two names of a type have the same hash, the
+// carry it. An ID is a hash of the name. If two names of a space have the same hash, the
 // later one in alphabetical order takes the next free ID.
 //
 // So directors that learn of instances in different orders may disagree about such a
-// pair: assign those IDs by hand. highest returns the highest ID that a type may have; a
-// nil highest means MaxID. A higher ID is an error.
-func Identify(instances []Instance, highest func(typeName string) uint16) error {
-	types := map[string][]*Instance{}
+// pair: assign those IDs by hand. space returns the space in which the IDs of a type are
+// unique, and the highest ID there. A higher ID is an error.
+func Identify(instances []Instance, space func(typeName string) (name string, highest uint16)) error {
+	spaces, most := map[string][]*Instance{}, map[string]uint16{}
 	for i := range instances {
-		types[instances[i].Type] = append(types[instances[i].Type], &instances[i])
+		name, highest := space(instances[i].Type)
+		spaces[name], most[name] = append(spaces[name], &instances[i]), highest
 	}
-	for name, own := range types {
-		most := uint16(MaxID)
-		if highest != nil {
-			most = highest(name)
-		}
-		if err := identify(own, most); err != nil {
+	for name, own := range spaces {
+		if err := identify(own, most[name]); err != nil {
 			return err
 		}
 	}
@@ -37,7 +34,7 @@ const MaxID = 1<<16 - 1
 
 func identify(own []*Instance, most uint16) error {
 	if len(own) > int(most) {
-		return fmt.Errorf("type %s has %d instances, and IDs for %d", own[0].Type, len(own), most)
+		return fmt.Errorf("%d instances share the %d IDs of type %s", len(own), most, own[0].Type)
 	}
 	taken := make(map[uint16]string, len(own))
 	for _, in := range own {
@@ -48,7 +45,7 @@ func identify(own []*Instance, most uint16) error {
 			return fmt.Errorf("instance %s of type %s: id %d: must be at most %d", in.Name, in.Type, in.ID, most)
 		}
 		if other, ok := taken[in.ID]; ok {
-			return fmt.Errorf("instances %s and %s of type %s have the same id %d", other, in.Name, in.Type, in.ID)
+			return fmt.Errorf("instances %s and %s have the same id %d", other, in.Name, in.ID)
 		}
 		taken[in.ID] = in.Name
 	}

@@ -385,7 +385,8 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	small := append([]Instance(nil), instances[:127]...)
-	if err := Identify(small, func(string) uint16 { return 127 }); err != nil {
+	space := func(ty string) (string, uint16) { return ty, 127 }
+	if err := Identify(small, space); err != nil {
 		t.Fatal(err)
 	}
 	for _, in := range small {
@@ -393,7 +394,7 @@ func TestIDs(t *testing.T) {
 			t.Errorf("%s has ID %d, want 1 to 127", in.Name, in.ID)
 		}
 	}
-	if err := Identify(append([]Instance(nil), instances[:128]...), func(string) uint16 { return 127 }); err == nil {
+	if err := Identify(append([]Instance(nil), instances[:128]...), space); err == nil {
 		t.Error("Identify gave 128 instances IDs from a space of 127")
 	}
 }

@@ -43,6 +43,9 @@ func (f Endpoint) Addr() netip.Addr {
 	return f.V6
 }
 
+// Has reports whether one of the addresses is a.
+func (f Endpoint) Has(a netip.Addr) bool { return a.IsValid() && (f.V4 == a || f.V6 == a) }
+
 // ParseFTEID parses the value of an F-TEID.
 func ParseFTEID(v []byte) (f Endpoint, ok bool) {
 	if len(v) < 5 {

@@ -23,10 +23,10 @@ import (
 
 // The errors of Parse and of Elements.
 var (
-	ErrShort  = errors.New("s1ap: message shorter than its header")                 // clause 10.2: transfer syntax error
-	ErrLength = errors.New("s1ap: length exceeds the message or is fragmented")     // clause 10.2
-	ErrKind   = errors.New("s1ap: message of an unknown kind")                      // clause 10.3
-	ErrCount  = errors.New("s1ap: container with other than its count of elements") // clause 10.2
+	ErrShort  = errors.New("s1ap: message shorter than its header")             // clause 10.2: transfer syntax error
+	ErrLength = errors.New("s1ap: length exceeds the message or is fragmented") // clause 10.2
+	ErrKind   = errors.New("s1ap: message of an unknown kind")                  // clause 10.3
+	ErrCount  = errors.New("s1ap: container with a wrong count of elements")    // clause 10.2
 )
 
 // A Kind is the kind of a message (clause 9.3.2).
