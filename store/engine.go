@@ -8,7 +8,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -206,6 +209,12 @@ type Measured interface {
 	Gauges(ctx context.Context) (Gauges, error)
 }
 
+// Remote is an optional interface of engines that keep their records on other hosts.
+type Remote interface {
+	// Reach returns an error if the engine does not answer.
+	Reach(ctx context.Context) error
+}
+
 // Clocked is an optional interface of engines that have a clock for all services over their records.
 type Clocked interface {
 	// Now returns the time by which records expire.
@@ -226,5 +235,16 @@ type Gauges struct {
 	Records int64 // includes expired records that are not yet swept
 	Bytes   int64 // of storage in use
 	Waiting int64 // writes in the queue
-	Full    bool  // the engine refuses puts
+	Full    bool  // the engine refuses puts, or puts of new records
+}
+
+// NoteFull updates full by the outcome of a Write, for engines that learn only from a put whether
+// there is room.
+func NoteFull(full *atomic.Bool, ops []Op, err error) {
+	switch {
+	case errors.Is(err, ErrFull):
+		full.Store(true)
+	case err == nil && full.Load() && slices.ContainsFunc(ops, func(o Op) bool { return o.Action == Put }):
+		full.Store(false)
+	}
 }

@@ -89,7 +89,7 @@ func (g Guard) Wrap(next http.Handler) http.Handler {
 		t := g.Tokens()
 		certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 		switch crossed := origins.Check(r); {
-		case r.TLS == nil && r.Host != "" && !isAddress(r.Host): // browsers always send Host
+		case r.TLS == nil && r.Host != "" && !IsAddress(r.Host): // browsers always send Host
 			g.deny(w, r, http.StatusMisdirectedRequest, "Host must be the control address: an IP address or localhost")
 		case crossed != nil:
 			g.deny(w, r, http.StatusForbidden, crossed.Error())
@@ -151,10 +151,10 @@ func (g Guard) changes(r *http.Request) bool {
 	return true
 }
 
-// isAddress reports whether a Host header names an address or localhost. Any other name is
+// IsAddress reports whether a Host header names an address or localhost. Any other name is
 // refused, because of DNS rebinding: a web page whose name resolves to this host would send that
 // name.
-func isAddress(host string) bool {
+func IsAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/tls"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -26,6 +27,13 @@ func ReadToken(path string) (string, error) {
 		}
 	}
 	return "", &vitrine.BadInput{File: path, Found: "no token", Want: "want a file with the token"}
+}
+
+// IsLoopback reports whether the host of a URL is a loopback address or localhost. Beyond that, a token
+// must not travel without TLS.
+func IsLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 // ClientTLS returns a client's TLS configuration from PEM files: its own certificate and key, and

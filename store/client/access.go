@@ -1,6 +1,9 @@
 package client
 
-import "vitrine/internal/access"
+import (
+	"vitrine"
+	"vitrine/internal/access"
+)
 
 // An Access says where a store is, and which files authenticate with it.
 type Access struct {
@@ -15,6 +18,9 @@ type Access struct {
 // error is a *vitrine.BadInput.
 func (a Access) Config() (c Config, err error) {
 	c.Base = a.URL
+	if _, scheme, err := parseBases(a.URL); err == nil && scheme == "http" && a.Authorities+a.Certificate+a.Key != "" {
+		return c, &vitrine.BadInput{File: a.URL, Found: "an address without TLS for files of certificates", Want: "want https://"}
+	}
 	if c.Token, err = access.ReadToken(a.TokenFile); err != nil {
 		return c, err
 	}

@@ -38,6 +38,8 @@ func TestAccess(t *testing.T) {
 		"no certificate":   {Key: file("key.pem")},
 		"swapped key, CA":  {Certificate: file("key.pem"), Key: file("cert.pem")},
 		"a token for a CA": {Authorities: file("token")},
+		"a CA for http":    {URL: "http://127.0.0.1:1", Authorities: file("cert.pem")},
+		"a pair for http":  {URL: "http://127.0.0.1:1", Certificate: file("cert.pem"), Key: file("key.pem")},
 	} {
 		if _, err := bad.Config(); !vitrine.IsBadInput(err) {
 			t.Errorf("%s: %v, want a bad input", name, err)

@@ -21,7 +21,7 @@ import (
 // Config of a client.
 type Config struct {
 	Base  string      // "http://127.0.0.1:8070"; several stores over the same records with commas between them
-	Token string      // bearer token, unless ""
+	Token string      // bearer token, which needs https beyond loopback; "": none
 	TLS   *tls.Config // for https; nil: the host's roots
 	HTTP1 bool        // over http, use HTTP/1.1 instead of HTTP/2 with prior knowledge
 	Conns int         // idle connections to keep; 0: 64
@@ -47,6 +47,11 @@ func New(c Config) (*Client, error) {
 	all, scheme, err := parseBases(c.Base)
 	if err != nil {
 		return nil, err
+	}
+	if c.Token != "" && scheme == "http" {
+		if err := all.checkLoopback(); err != nil {
+			return nil, err
+		}
 	}
 	protocols := new(http.Protocols)
 	switch {

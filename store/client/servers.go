@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"vitrine/internal/access"
 )
 
 // pause is the time after a failure in which a store gets no request while another store
@@ -48,6 +50,16 @@ func parseBases(text string) (s *servers, scheme string, err error) {
 		s.all = append(s.all, &server{base: strings.TrimRight(base, "/")})
 	}
 	return s, scheme, nil
+}
+
+// checkLoopback returns an error if a store is beyond loopback.
+func (s *servers) checkLoopback() error {
+	for _, v := range s.all {
+		if u, err := url.Parse(v.base); err != nil || !access.IsLoopback(u.Hostname()) {
+			return fmt.Errorf("store client: base %q: the token would travel without TLS: give https://HOST:PORT", v.base)
+		}
+	}
+	return nil
 }
 
 // order returns the stores in the order in which to try them for a request: a store whose

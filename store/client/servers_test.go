@@ -147,4 +147,12 @@ func TestBases(t *testing.T) {
 			t.Errorf("New accepted %q as base", base)
 		}
 	}
+	for base, want := range map[string]bool{
+		"http://10.0.0.5:8070": false, "http://127.0.0.1:8070,http://store:8070": false,
+		"https://10.0.0.5:8070": true, "http://127.0.0.1:8070,http://[::1]:8071,http://localhost:8072": true,
+	} {
+		if _, err := client.New(client.Config{Base: base, Token: "secret"}); (err == nil) != want {
+			t.Errorf("a token for %q: got error %v", base, err)
+		}
+	}
 }

@@ -67,6 +67,27 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// TestNewFoldersSurviveACrash checks that a crash does not lose the folders that the engine created, with
+// the acknowledged writes in them.
+func TestNewFoldersSurviveACrash(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewCrashableMem()
+	c := small(fs)
+	c.Dir = "a/b/store"
+	e := open(t, c)
+	if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "k", Value: []byte("v")}); err != nil {
+		t.Fatal(err)
+	}
+	c.FS = fs.CrashClone(vfs.CrashCloneCfg{})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var r store.Record
+	if err := open(t, c).Get(t.Context(), store.Key{Space: "s", Name: "k"}, &r); err != nil || string(r.Value) != "v" {
+		t.Errorf("got %q, %v, want the acknowledged write", r.Value, err)
+	}
+}
+
 func small(fs vfs.FS) embedded.Config {
 	return embedded.Config{Dir: "store", FS: fs, Now: time.Now, MemtableBytes: 64 << 10, CacheBytes: 1 << 20, ReserveBytes: 1}
 }
@@ -242,6 +263,41 @@ func TestReserve(t *testing.T) {
 	}
 	room(1 << 20)
 	eventually(t, "a put with room again", func() bool { return put("c") == nil })
+}
+
+// TestMaxRecords checks that the engine refuses puts of new records at the limit, and only these, and
+// that its gauges say so.
+func TestMaxRecords(t *testing.T) {
+	t.Parallel()
+	c := small(vfs.NewMem())
+	c.MaxRecords = 1
+	e := open(t, c)
+	full := func() bool {
+		t.Helper()
+		g, err := e.Gauges(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Full
+	}
+	write := func(action store.Action, name string) error {
+		return e.Write(t.Context(), "s", store.Op{Action: action, Name: name})
+	}
+	if full() {
+		t.Error("an empty store is full")
+	}
+	if err := write(store.Put, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(store.Put, "b"); !errors.Is(err, store.ErrFull) || !full() {
+		t.Errorf("a second record of at most 1: got error %v, full %t", err, full())
+	}
+	if err := write(store.Put, "a"); err != nil {
+		t.Errorf("a put of the only record: %v", err)
+	}
+	if err := write(store.Delete, "a"); err != nil || full() {
+		t.Errorf("after the deletion: got error %v, full %t", err, full())
+	}
 }
 
 func eventually(t *testing.T, what string, ready func() bool) {

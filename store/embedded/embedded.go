@@ -144,7 +144,7 @@ func Open(c Config) (*Engine, error) {
 // the modes of the files in it. A folder that holds other files or belongs to another user, for
 // example a mounted volume, keeps its mode.
 func restrictFolder(c Config) error {
-	if err := c.FS.MkdirAll(c.Dir, 0o700); err != nil {
+	if err := makeFolder(c.FS, c.Dir); err != nil {
 		return fmt.Errorf("make the folder of records %s: %w", c.Dir, err)
 	}
 	if c.FS != vfs.Default {
@@ -166,6 +166,31 @@ func restrictFolder(c Config) error {
 		return nil
 	}
 	return err
+}
+
+// makeFolder creates the folder with the missing ones above it, and syncs their names. Pebble syncs only
+// the names of folders that it creates itself.
+func makeFolder(on vfs.FS, dir string) error {
+	var above []string // the folder above each missing one
+	for at := dir; on.PathDir(at) != at; at = on.PathDir(at) {
+		if _, err := on.Stat(at); err == nil {
+			break
+		}
+		above = append(above, on.PathDir(at))
+	}
+	if err := on.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range above {
+		d, err := on.OpenDir(name)
+		if err == nil {
+			err = errors.Join(d.Sync(), d.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isOwn reports whether a folder is only for records: empty or Pebble's, and not sticky like /tmp.
@@ -343,7 +368,7 @@ func (e *Engine) Gauges(_ context.Context) (store.Gauges, error) {
 		Records: e.records.Load(),
 		Bytes:   int64(m.DiskSpaceUsage()),
 		Waiting: int64(len(e.queue)),
-		Full:    e.disk.full.Load(),
+		Full:    e.disk.full.Load() || e.records.Load() >= e.config.MaxRecords,
 	}, nil
 }
 

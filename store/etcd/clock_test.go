@@ -1,11 +1,15 @@
 package etcd
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"vitrine"
 )
 
 // member serves HTTP like an etcd member whose clock is ahead.
@@ -32,6 +36,28 @@ func hostClock(t *testing.T, ahead time.Duration, members ...*httptest.Server) *
 	}
 	t.Cleanup(k.client.CloseIdleConnections)
 	return k
+}
+
+// TestSchemes checks that the scheme of an endpoint cannot switch TLS off: the password and the records
+// would go in clear.
+func TestSchemes(t *testing.T) {
+	secure := &tls.Config{}
+	for _, c := range []struct {
+		endpoints string
+		tls       *tls.Config
+		want      bool
+	}{
+		{"http://127.0.0.1:1", secure, false}, {"127.0.0.1:1,HTTP://127.0.0.1:2", secure, false}, {"http://127.0.0.1:1,https://127.0.0.1:2", nil, false},
+		{"https://127.0.0.1:1,127.0.0.1:2", secure, true}, {"http://127.0.0.1:1,127.0.0.1:2", nil, true}, {"https://127.0.0.1:1", nil, true},
+	} {
+		config := &Config{Endpoints: strings.Split(c.endpoints, ","), TLS: c.tls}
+		if err := config.checkSchemes(); (err == nil) != c.want || err != nil && !vitrine.IsBadInput(err) {
+			t.Errorf("%s, options of TLS %t: got error %v", c.endpoints, c.tls != nil, err)
+		}
+	}
+	if _, err := Open(t.Context(), Config{Endpoints: []string{"http://127.0.0.1:1"}, TLS: secure, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}); !vitrine.IsBadInput(err) {
+		t.Errorf("Open with TLS and http: got %v, want a bad input", err)
+	}
 }
 
 // TestClock checks that the members' clocks correct a host's wrong clock and leave a right clock

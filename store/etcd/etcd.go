@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -54,12 +55,16 @@ type Engine struct {
 	loops    sync.WaitGroup
 	closeErr error
 	swept    swept
+	full     atomic.Bool // the last put found no room
 }
 
 // Open connects to the cluster.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, &vitrine.BadInput{File: "store etcd", Found: "no endpoint", Want: "ADDRESS:PORT of members of the cluster"}
+	}
+	if err := c.checkSchemes(); err != nil {
+		return nil, err
 	}
 	c.Prefix = cmp.Or(c.Prefix, "vitrine/")
 	c.Dial = cmp.Or(c.Dial, 5*time.Second)
@@ -97,8 +102,38 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
+// checkSchemes returns an error unless all endpoints use TLS, or none does. etcd's client applies the scheme
+// of the first endpoint to all. If that scheme is http, it drops the TLS configuration.
+func (c *Config) checkSchemes() error {
+	secure := c.TLS != nil || c.usesTLS(c.Endpoints[0])
+	for _, endpoint := range c.Endpoints {
+		if c.usesTLS(endpoint) != secure {
+			return &vitrine.BadInput{File: "store etcd", Found: strings.Join(c.Endpoints, ", ") + ": only some of them would use TLS",
+				Want: "with options of TLS: https:// or no scheme for each; without them: https:// for all, or for none"}
+		}
+	}
+	return nil
+}
+
+func (c *Config) usesTLS(endpoint string) bool {
+	scheme, _, found := strings.Cut(strings.ToLower(endpoint), "://")
+	switch {
+	case found && (scheme == "https" || scheme == "unixs"):
+		return true
+	case found && scheme == "http":
+		return false
+	}
+	return c.TLS != nil
+}
+
 // Now implements store.Clocked: the host's time, corrected by the clocks of etcd's members.
 func (e *Engine) Now() time.Time { return e.clock.now() }
+
+// Reach implements store.Remote.
+func (e *Engine) Reach(ctx context.Context) error {
+	_, err := e.client.Get(ctx, e.config.Prefix)
+	return e.translate(err)
+}
 
 // Promises implements store.Engine.
 func (e *Engine) Promises() store.Promises {

@@ -51,6 +51,23 @@ func TestManyExpire(t *testing.T) {
 	storetest.Expire(t, open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true}), clock, 20_000)
 }
 
+// TestFull checks that puts beyond the quota are refused, and that the gauges then say so.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	endpoint := storetest.Etcd(t, 1, "--quota-backend-bytes", "4194304")[0].Endpoint
+	e := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: time.Now, Unchecked: true})
+	var err error
+	for i := 0; i < 1000 && err == nil; i++ {
+		err = e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprint(i), Value: make([]byte, 64<<10)})
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Fatalf("got %v, want ErrFull", err)
+	}
+	if g, err := e.Gauges(t.Context()); err != nil || !g.Full || g.Waiting != -1 {
+		t.Errorf("got gauges %+v, error %v, want a full store, and -1 writes that wait: unknown", g, err)
+	}
+}
+
 // TestTwoStores checks that two stores over one etcd each report an expiry once.
 func TestTwoStores(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -17,6 +18,22 @@ import (
 	"vitrine/store"
 )
 
+// answerTime is how long a read waits for etcd. Without it, etcd's client repeats a read for minutes
+// while the members have no leader.
+const answerTime = 5 * time.Second
+
+// readError translates the error of a read. A read changes nothing, so its client may repeat it when
+// etcd did not answer. ctx is the caller's context, without answerTime.
+func (e *Engine) readError(ctx context.Context, err error) error {
+	var known rpctypes.EtcdError
+	unavailable := status.Code(err) == codes.Unavailable || errors.As(err, &known) && known.Code() == codes.Unavailable
+	late := errors.Is(err, context.DeadlineExceeded)
+	if (unavailable || late) && ctx.Err() == nil && e.ctx.Err() == nil {
+		return &store.Busy{What: "etcd does not answer", RetryAfter: time.Second}
+	}
+	return e.translate(err)
+}
+
 // Get implements store.Engine.
 func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error {
 	if err := key.Valid(); err != nil {
@@ -25,9 +42,11 @@ func (e *Engine) Get(ctx context.Context, key store.Key, r *store.Record) error 
 	if e.ctx.Err() != nil {
 		return store.ErrClosed
 	}
-	answer, err := e.client.Get(ctx, e.recordKey(key.Space, key.Name))
+	within, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	answer, err := e.client.Get(within, e.recordKey(key.Space, key.Name))
 	if err != nil {
-		return e.translate(err)
+		return e.readError(ctx, err)
 	}
 	if len(answer.Kvs) == 0 {
 		return store.ErrNotFound
@@ -145,7 +164,7 @@ func (e *Engine) rangeOf(ctx context.Context, r *pb.RangeRequest, limit *int64) 
 		}
 		known := rpctypes.Error(err)
 		if status.Code(err) != codes.ResourceExhausted || errors.Is(known, rpctypes.ErrTooManyRequests) || *limit == 1 {
-			return nil, e.translate(known)
+			return nil, e.readError(ctx, known)
 		}
 		*limit /= 2
 	}
@@ -159,7 +178,7 @@ func (s *scan) follow(ctx context.Context, key string, base int) error {
 	}
 	answer, err := s.client.Get(ctx, s.recordKey(s.query.Space, name))
 	if err != nil {
-		return s.translate(err)
+		return s.readError(ctx, err)
 	}
 	for _, kv := range answer.Kvs {
 		var r store.Record
@@ -187,7 +206,7 @@ func (s *scan) hand(name string, value []byte, revision int64) error {
 
 // Gauges implements store.Measured. It counts the records of all spaces under this prefix.
 func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
-	s := store.Gauges{Bytes: -1}
+	s := store.Gauges{Bytes: -1, Waiting: -1, Full: e.full.Load()}
 	if e.ctx.Err() != nil {
 		return s, store.ErrClosed
 	}

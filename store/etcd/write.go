@@ -25,6 +25,12 @@ type storedRecord struct {
 // Write implements store.Engine. It reads the records and commits only if nobody changed them
 // meanwhile.
 func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
+	err := e.write(ctx, space, ops)
+	store.NoteFull(&e.full, ops, err)
+	return err
+}
+
+func (e *Engine) write(ctx context.Context, space string, ops []store.Op) error {
 	if err := store.ValidOps(space, ops); err != nil {
 		return err
 	}
@@ -105,9 +111,11 @@ func (e *Engine) read(ctx context.Context, space string, ops []store.Op) ([]stor
 		keys[i] = store.Key{Space: space, Name: ops[i].Name}
 		gets[i] = clientv3.OpGet(e.recordKey(space, ops[i].Name))
 	}
-	answer, err := e.client.Txn(ctx).Then(gets...).Commit()
+	within, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	answer, err := e.client.Txn(within).Then(gets...).Commit()
 	if err != nil {
-		return nil, e.translate(err)
+		return nil, e.readError(ctx, err)
 	}
 	return decodeStored(keys, answer.Responses)
 }

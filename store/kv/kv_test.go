@@ -92,6 +92,9 @@ func TestRecord(t *testing.T) {
 	if r.body != "one" || r.header.Get("ETag") != first || r.header.Get("Content-Type") != "text/plain" {
 		t.Errorf("get: %+v", r)
 	}
+	if r.header.Get("Content-Security-Policy") != "sandbox" || r.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("a browser may run the record as a page of the store: %v", r.header)
+	}
 	second := h.want(t, 204, "PUT", "/kv/a/b", "two").header.Get("ETag")
 	if second == first || second == "" {
 		t.Errorf("got ETag %s after %s, want a new one", second, first)

@@ -22,6 +22,9 @@ func release(r *store.Record) {
 	}
 }
 
+// The values of headers are shared by all answers, so that an answer allocates none. Nobody changes them.
+var sandbox, noSniff = []string{"sandbox"}, []string{"nosniff"}
+
 // get answers GET and HEAD of a key.
 func (a *API) get(w http.ResponseWriter, r *http.Request, key store.Key) error {
 	record := records.Get().(*store.Record)
@@ -44,6 +47,9 @@ func (a *API) get(w http.ResponseWriter, r *http.Request, key store.Key) error {
 		return nil
 	}
 	h["Content-Type"] = []string{contentType(record)}
+	if len(record.Meta) > 0 { // the writer chose it: a browser must not run the value as a page of this store
+		h["Content-Security-Policy"], h["X-Content-Type-Options"] = sandbox, noSniff
+	}
 	h["Content-Length"] = []string{strconv.Itoa(len(record.Value))}
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {

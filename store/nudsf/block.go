@@ -77,8 +77,6 @@ func sendBlock(w http.ResponseWriter, status int, b wire.Block) {
 	if contentType == "" {
 		contentType = wire.TypeOctets
 	}
-	// A consumer chose the content. nosniff keeps a browser from showing it as a page.
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if b.Encoding != "" {
 		w.Header().Set("Content-Transfer-Encoding", b.Encoding)
 	}

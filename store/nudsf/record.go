@@ -98,8 +98,12 @@ func sendRecord(w http.ResponseWriter, status int, e *entry) error {
 	return nil
 }
 
+// send answers with a content and a type that a consumer chose. A browser must not run them as a page
+// of this store.
 func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
+	h.Set("Content-Security-Policy", "sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

@@ -304,7 +304,7 @@ func event(space string, m redis.XMessage) (*store.Event, error) {
 
 // Gauges implements store.Measured.
 func (e *Engine) Gauges(ctx context.Context) (store.Gauges, error) {
-	s := store.Gauges{Bytes: -1}
+	s := store.Gauges{Bytes: -1, Waiting: -1, Full: e.full.Load()}
 	if e.ctx.Err() != nil {
 		return s, store.ErrClosed
 	}

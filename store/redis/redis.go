@@ -48,8 +48,10 @@ type Engine struct {
 	config   Config
 	client   redis.UniversalClient
 	watcher  redis.UniversalClient // blocking reads hold connections, so they have their own pool
+	prober   redis.UniversalClient // one connection, so that Reach waits for no request and no watch
 	scripts  struct{ write, sweep, read *redis.Script }
 	promises atomic.Pointer[store.Promises]
+	full     atomic.Bool     // the last put found no room
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	once     sync.Once
@@ -79,13 +81,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.Watches = cmp.Or(c.Watches, 256)
 	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
-	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches)}
+	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), prober: connect(c, 1)}
 	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(commonSource+writeSource), redis.NewScript(commonSource+sweepSource), redis.NewScript(readSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p, err := e.ask(ctx)
 	if err != nil {
 		e.cancel()
-		return nil, errors.Join(err, e.client.Close(), e.watcher.Close())
+		return nil, errors.Join(err, e.closeClients())
 	}
 	e.promises.Store(&p)
 	e.loops.Go(e.check)
@@ -100,6 +102,7 @@ func connect(c Config, pool int) redis.UniversalClient {
 		// A write without an answer may have been done. A retry would then fail its condition
 		// because of the first attempt.
 		MaxRetries:               -1,
+		DialerRetries:            1, // so that requests are refused at once while nothing listens
 		ContextTimeoutEnabled:    true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -204,6 +207,20 @@ func (e *Engine) promise(settings map[string]string, alone bool) store.Promises 
 	}
 }
 
+// Reach implements store.Remote. On a cluster, all masters must answer.
+func (e *Engine) Reach(ctx context.Context) error {
+	var err error
+	if cluster, ok := e.prober.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	} else {
+		err = e.prober.Ping(ctx).Err()
+	}
+	if err = e.translate(err); errors.Is(err, store.ErrFull) { // MISCONF, which answers PING too: Redis refuses only writes
+		return nil
+	}
+	return err
+}
+
 // Promises implements store.Engine.
 func (e *Engine) Promises() store.Promises { return *e.promises.Load() }
 
@@ -212,9 +229,13 @@ func (e *Engine) Close() error {
 	e.once.Do(func() {
 		e.cancel()
 		e.loops.Wait()
-		e.closeErr = errors.Join(e.client.Close(), e.watcher.Close())
+		e.closeErr = e.closeClients()
 	})
 	return e.closeErr
+}
+
+func (e *Engine) closeClients() error {
+	return errors.Join(e.client.Close(), e.watcher.Close(), e.prober.Close())
 }
 
 // keys are the keys of one space, in the order that the scripts expect. All lie in one hash

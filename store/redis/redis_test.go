@@ -132,7 +132,8 @@ func TestEviction(t *testing.T) {
 
 func TestFull(t *testing.T) {
 	t.Parallel()
-	e := open(t, redis.Config{Addresses: []string{storetest.Redis(t, "--maxmemory", "4mb")}, Now: time.Now})
+	address := storetest.Redis(t, "--maxmemory", "4mb")
+	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now})
 	var err error
 	last := ""
 	for i := 0; i < 1000 && err == nil; i++ {
@@ -147,6 +148,20 @@ func TestFull(t *testing.T) {
 	var r store.Record
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: last}, &r); err != nil {
 		t.Errorf("the last acknowledged record is lost: %v", err)
+	}
+	if g, err := e.Gauges(t.Context()); err != nil || !g.Full || g.Waiting != -1 {
+		t.Errorf("got gauges %+v, error %v, want a full store, and -1 writes that wait: unknown", g, err)
+	}
+	admin := goredis.NewClient(&goredis.Options{Addr: address})
+	defer admin.Close()
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "more"}); err != nil {
+		t.Errorf("a put with room again: %v", err)
+	}
+	if g, err := e.Gauges(t.Context()); err != nil || g.Full {
+		t.Errorf("with room again: got gauges %+v, error %v", g, err)
 	}
 }
 

@@ -25,6 +25,12 @@ var readSource string
 
 // Write implements store.Engine.
 func (e *Engine) Write(ctx context.Context, space string, ops ...store.Op) error {
+	err := e.write(ctx, space, ops)
+	store.NoteFull(&e.full, ops, err)
+	return err
+}
+
+func (e *Engine) write(ctx context.Context, space string, ops []store.Op) error {
 	if err := store.ValidOps(space, ops); err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func TestPerSource(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	s, url := running(t, Config{Connections: 10, PerSource: 3, Routes: []Route{{Path: "/kv", Handler: ok, Open: true}}}, io.Discard)
 	taken := func(c net.Conn) bool {
-		if _, err := io.WriteString(c, "GET /kv HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(c, "GET /kv HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			return false
 		}
 		_ = c.SetReadDeadline(time.Now().Add(time.Minute))

@@ -76,7 +76,7 @@ func TestOneSourceLeavesRequestsToOthers(t *testing.T) {
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	s, url := running(t, Config{InFlight: 10, Bodies: 1000, Routes: []Route{{Path: "/kv", Handler: slow, Operation: named}}}, io.Discard)
 	for range 20 {
-		fmt.Fprintf(dialFrom(t, "127.0.0.2", url), "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
+		fmt.Fprintf(dialFrom(t, "127.0.0.2", url), "PUT /kv HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx")
 	}
 	refused := func() float64 {
 		return value(s.refused.WithLabelValues("requests")) + value(s.refused.WithLabelValues("bodies"))
@@ -107,7 +107,7 @@ func TestOneSourceLeavesWatchesToOthers(t *testing.T) {
 	s, url := running(t, Config{Watches: 10, Routes: []Route{{Path: "/kv", Handler: watch, Operation: unnamed}}}, io.Discard)
 	begin := func(path string) net.Conn {
 		c := dialFrom(t, "127.0.0.2", url)
-		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 		return c
 	}
 	for range 20 {
@@ -138,7 +138,7 @@ func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") })
 	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: handler, Operation: named}}}, io.Discard)
 	c := dialFrom(t, "127.0.0.1", url)
-	fmt.Fprintf(c, "PUT /kv HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", maxBody+1)
+	fmt.Fprintf(c, "PUT /kv HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", maxBody+1)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 413 ") {
 		t.Errorf("%q, %v", line, err)
@@ -154,7 +154,7 @@ func TestConnectionsWithoutRequestAreCounted(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	s, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
 	for _, text := range []string{
-		"GET /kv HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", // a whole request
+		"GET /kv HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", // a whole request
 		"GET /kv HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10),
 		"nonsense\r\n\r\n",
 	} {

@@ -26,7 +26,7 @@ func NewEngineCollector(m store.Measured) prometheus.Collector {
 		records: desc("records", "Records kept."),
 		bytes:   desc("storage_bytes", "Bytes of storage in use."),
 		waiting: desc("writes_waiting", "Writes that wait for the engine."),
-		full:    desc("full", "1 while puts are refused because there is no room."),
+		full:    desc("full", "1 while puts are refused because there is no room. Over Redis and etcd: 1 if the last put was refused."),
 	}
 }
 

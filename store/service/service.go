@@ -72,6 +72,7 @@ type Service struct {
 	answers  *budget
 	refused  *prometheus.CounterVec
 	watch    *Watch
+	origins  *http.CrossOriginProtection
 }
 
 // New returns a service for the routes.
@@ -89,16 +90,16 @@ func New(c Config) *Service {
 	s := &Service{
 		config:   c,
 		requests: newBudget(int64(c.InFlight)), watches: newBudget(int64(c.Watches)), bodies: newBudget(c.Bodies), answers: newBudget(c.Answers),
-		watch: newWatch(c.Slow, c.Share, c.Every, c.Logger),
+		watch: newWatch(c.Slow, c.Share, c.Every, c.Logger), origins: http.NewCrossOriginProtection(),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, size, requests, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
+			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, origin, size, requests, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
 		}, []string{"cause"}),
 	}
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in progress.",
 		}, func() float64 { return float64(s.requests.taken()) }))
-	for _, cause := range []string{"token", "size", "requests", "watches", "bodies", "answers", "source", "head"} {
+	for _, cause := range []string{"token", "origin", "size", "requests", "watches", "bodies", "answers", "source", "head"} {
 		s.refused.WithLabelValues(cause)
 	}
 	return s
@@ -123,6 +124,12 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		return
 	}
+	if status, why := s.checkOrigin(r); status != 0 {
+		s.refused.WithLabelValues("origin").Inc()
+		s.config.Logger.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", why)
+		refuse(w, status, why)
+		return
+	}
 	if route.Operation == nil {
 		route.Handler.ServeHTTP(w, r)
 		return
@@ -132,6 +139,21 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.watched(w, r, route)
+}
+
+// checkOrigin returns a status and a reason for a request that a web page of another site may have
+// made a browser send, and 0 for others. A page has no token, so tokens make the check needless.
+func (s *Service) checkOrigin(r *http.Request) (status int, why string) {
+	if s.config.Tokens != nil {
+		return 0, ""
+	}
+	if s.config.TLS == nil && r.Host != "" && !access.IsAddress(r.Host) {
+		return http.StatusMisdirectedRequest, "without tokens, Host must be the store's address: an IP address or localhost"
+	}
+	if err := s.origins.Check(r); err != nil {
+		return http.StatusForbidden, err.Error()
+	}
+	return 0, ""
 }
 
 // watched serves a watch within the limit. A refused watch does not count towards the threshold,

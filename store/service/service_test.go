@@ -145,6 +145,39 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestWebPagesAreRefused: without tokens, a web page of another site must not use the service through a
+// browser on this host, neither across origins nor under its own name, which may resolve to this host.
+func TestWebPagesAreRefused(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	s, url := running(t, Config{Routes: []Route{
+		{Path: "/kv", Handler: ok, Operation: named, Quick: func(*http.Request) bool { return true }},
+	}}, io.Discard)
+	for _, c := range []struct {
+		method, host, site string
+		want               int
+	}{
+		{"POST", "", "cross-site", 403}, {"GET", "attacker.example", "", 421}, {"POST", "attacker.example:8070", "same-origin", 421},
+		{"POST", "", "", 200}, {"POST", "localhost:8070", "same-origin", 200}, {"GET", "[::1]:8070", "", 200},
+	} {
+		r, _ := http.NewRequestWithContext(t.Context(), c.method, url+"/kv/a", nil)
+		r.Host = c.host
+		if c.site != "" {
+			r.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != c.want {
+			t.Errorf("%+v: got status %d", c, got.StatusCode)
+		}
+	}
+	if n := value(s.refused.WithLabelValues("origin")); n != 3 {
+		t.Errorf("counted %v refused requests, want 3", n)
+	}
+}
+
 func TestTokenFiles(t *testing.T) {
 	for text, want := range map[string]string{"short\n": ":1:1:", "# none\n": "no token"} {
 		path := filepath.Join(t.TempDir(), "tokens")
@@ -218,7 +251,7 @@ func TestConnections(t *testing.T) {
 	_, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
 	first := dialFrom(t, "127.0.0.1", url)
 	ask := func(c net.Conn) error {
-		fmt.Fprintf(c, "GET /kv HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprintf(c, "GET /kv HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		_, err := c.Read(make([]byte, 64))
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -29,6 +30,13 @@ func Await(t *testing.T, what string, ready func() bool) {
 // Redis starts a Redis or Valkey server for this test and returns its address once it answers.
 func Redis(t *testing.T, settings ...string) (address string) {
 	t.Helper()
+	address, _ = RedisProcess(t, settings...)
+	return address
+}
+
+// RedisProcess is like Redis, and also returns the server's process.
+func RedisProcess(t *testing.T, settings ...string) (address string, server *os.Process) {
+	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		program, err = exec.LookPath("valkey-server")
@@ -38,7 +46,7 @@ func Redis(t *testing.T, settings ...string) (address string) {
 	}
 	address = hosttest.FreeAddress(t, "tcp")
 	_, port, _ := net.SplitHostPort(address)
-	start(t, program, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)...)
+	server, _ = start(t, program, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)...)
 	Await(t, "Redis that answers", func() bool {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err != nil {
@@ -52,7 +60,7 @@ func Redis(t *testing.T, settings ...string) (address string) {
 		}
 		return err == nil && string(answer) == "+PONG"
 	})
-	return address
+	return address, server
 }
 
 // A Member is one etcd process of a cluster.
@@ -91,7 +99,7 @@ func (m *Member) Start(t *testing.T) {
 	if err != nil {
 		t.Skip(&vitrine.Unsupported{What: "the engine etcd", Missing: "etcd", Do: "install etcd-server"})
 	}
-	m.stop = start(t, program, m.args...)
+	_, m.stop = start(t, program, m.args...)
 }
 
 // Running reports whether the member runs.
@@ -106,7 +114,7 @@ func (m *Member) Kill() {
 }
 
 // start runs a program until the test ends, or stop is called.
-func start(t *testing.T, program string, args ...string) (stop func()) {
+func start(t *testing.T, program string, args ...string) (process *os.Process, stop func()) {
 	t.Helper()
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
 	if err := c.Start(); err != nil {
@@ -114,5 +122,5 @@ func start(t *testing.T, program string, args ...string) (stop func()) {
 	}
 	stop = sync.OnceFunc(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	t.Cleanup(stop)
-	return stop
+	return c.Process, stop
 }

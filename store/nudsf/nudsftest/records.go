@@ -194,6 +194,9 @@ func testBlocks(t *testing.T, s *server) {
 	}
 	s.do("PUT", s.records("k", "blocks", "c"), []byte("two"), "Content-Type", "text/plain").want(t, 201)
 	read := s.do("GET", s.records("k", "blocks", "b"), nil).want(t, 200)
+	if read.Header.Get("Content-Security-Policy") != "sandbox" || read.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("a browser may run the block as a page of the store: %v", read.Header)
+	}
 	if string(read.Body) != "one" || read.Header.Get("Content-Type") != "application/vnd.x" || read.etag() != made.etag() {
 		t.Errorf("read %q of type %q with tag %s; made with %s", read.Body, read.Header.Get("Content-Type"), read.etag(), made.etag())
 	}
