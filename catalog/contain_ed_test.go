@@ -5,9 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"vitrine/affinity/aggregate"
+	"vitrine/affinity/flow"
 	"vitrine/director"
 	"vitrine/flex/config"
 )
@@ -31,6 +34,42 @@ func TestContainedFilesAreValid(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestContainedIMSHasAnalysedAggregates checks that the types of contain-ed-ims have the members that
+// the analysis of the reference IMS finds, as in section 3.2 of Contain-ed. INVITE has a Ralf.
+func TestContainedIMSHasAnalysedAggregates(t *testing.T) {
+	c, err := config.Load("contain-ed-ims/flex.yaml", known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	flows, err := flow.Find("ims-reference")
+	if err != nil {
+		t.Fatal(err)
+	}
+	analysed := map[string]string{}
+	for _, kind := range aggregate.Types(flows) {
+		found, err := aggregate.Decide(kind, aggregate.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		analysed[kind.Name] = sorted(found.Members)
+	}
+	for name, transaction := range map[string]string{"registration": "REGISTER", "subscription": "SUBSCRIBE", "session": "INVITE"} {
+		of := c.Type(name)
+		if of == nil {
+			t.Errorf("no type %s", name)
+			continue
+		}
+		if got := sorted(of.Members); got != analysed[transaction] {
+			t.Errorf("type %s: got members %q, want those of %s: %q", name, got, transaction, analysed[transaction])
+		}
+	}
+}
+
+// sorted returns names in lower case and in order.
+func sorted(names []string) string {
+	return strings.ToLower(strings.Join(slices.Sorted(slices.Values(names)), " "))
 }
 
 // TestContainedScriptGivesUp runs the script with an orchestrator whose instances do not become

@@ -24,6 +24,7 @@ func TestCommandLines(t *testing.T) {
 		{"hss", at + "--apn internet,,ims", `--apn "internet,,ims"`},
 		{"pcrf", at + "--priority 16", "--priority 16"},
 		{"pcrf", at + "--qci 0", "--qci 0"},
+		{"sgw", "--listen 0.0.0.0:2123", "--listen 0.0.0.0:2123"},
 		{"sgw", at + "--instance 128", "--instance 128"},
 		{"sgw", at + "--type 8", "--type 8"},
 		{"sgw", at + "--restart-counter 256", "--restart-counter 256"},

@@ -134,6 +134,17 @@ func (c *Command) Addr(addr *netip.AddrPort, flag string, required bool, usage s
 	})
 }
 
+// Own declares a required flag for an address of this host that the component's messages carry.
+func (c *Command) Own(addr *netip.AddrPort, flag, usage string) {
+	c.Addr(addr, flag, true, usage)
+	c.checks = append(c.checks, func() error {
+		if addr.Addr().Unmap().IsUnspecified() {
+			return c.Bad(fmt.Sprintf("--%s %s", flag, addr), "want one of the host's addresses, because messages carry it")
+		}
+		return nil
+	})
+}
+
 // Addrs declares a flag for comma-separated addresses. It keeps their order and
 // drops repetitions.
 func (c *Command) Addrs(addrs *[]netip.AddrPort, flag string, required bool, usage string) {

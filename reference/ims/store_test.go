@@ -269,6 +269,33 @@ func TestExpiryIsNotifiedByAnotherSprout(t *testing.T) {
 	}
 }
 
+// TestReadyWithTheirStore starts a Sprout and a sidecar before their store. They must not be ready until
+// it answers, although nobody sends them a request.
+func TestReadyWithTheirStore(t *testing.T) {
+	t.Parallel()
+	s := newSite(t).withStore()
+	start(t, "sprout", s.sprout(0, 1, 1)...)
+	start(t, "sidecar", "--listen", s.at(61, 5060), "--function", s.at(61, 5061), "--restore-from", s.at(61, 5062), "--store", s.store, "--metrics", s.at(61, 9090))
+	ready := func(host int) int {
+		t.Helper()
+		res, err := http.Get("http://" + s.at(host, 9090) + "/ready")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode
+	}
+	for host, up := range map[int]string{11: "sprout_store_up", 61: "sidecar_store_up"} {
+		if got := ready(host); got != http.StatusServiceUnavailable || s.metric(host, up) != 0 {
+			t.Errorf("without a store: got status %d, and %s %g", got, up, s.metric(host, up))
+		}
+	}
+	start(t, "store", s.storeArgs(t.TempDir())...)
+	for host, up := range map[int]string{11: "sprout_store_up", 61: "sidecar_store_up"} {
+		eventually(t, "it is ready", func() bool { return ready(host) == http.StatusOK && s.metric(host, up) == 1 })
+	}
+}
+
 // TestStoreAwayAndBack stops the store, continues it, kills it and starts it
 // again. Requests meanwhile are refused with 503, and nothing is lost.
 func TestStoreAwayAndBack(t *testing.T) {

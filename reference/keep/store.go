@@ -97,7 +97,7 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 	}
 	gauge := ims.Gauges(registry, prefix+"_store")
 	gauge("up", "1 while the store answers.", func() float64 {
-		if s.Ready() {
+		if s.Connected() {
 			return 1
 		}
 		return 0
@@ -106,9 +106,12 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 	return s, nil
 }
 
-// Ready reports whether the store answers. While it does not, the other methods fail at
-// once with ErrAway.
+// Ready reports whether the store answered the last calls, or none was made. If not, the other
+// methods fail at once with ErrAway.
 func (s *Store) Ready() bool { return !s.away.Load() }
+
+// Connected reports whether the store has answered a call, and still does.
+func (s *Store) Connected() bool { return s.answered.Load() > 0 && s.Ready() }
 
 // Get returns a record. If there is none, its value is nil.
 func (s *Store) Get(ctx context.Context, key string) (Record, error) {
@@ -264,13 +267,26 @@ func answers(err error) bool {
 
 // Run calls due for each due timer, and probes the store while it does not answer,
 // until ctx is done. Several instances may get the same due timer, and get it again
-// until the timer is moved. If due is nil, timers are not read.
+// until the timer is moved. If due is nil, timers are not read. The first call to the
+// store is made at once, so that Connected needs no request.
 func (s *Store) Run(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) error {
 	defer s.client.Close()
 	var group sync.WaitGroup
-	group.Go(func() { every(ctx, probeEvery, func() { s.probe(ctx) }) })
+	group.Go(func() {
+		if due == nil { // otherwise the timers are read at once
+			s.probe(ctx)
+		}
+		every(ctx, probeEvery, func() {
+			if !s.Ready() {
+				s.probe(ctx)
+			}
+		})
+	})
 	if due != nil {
-		group.Go(func() { every(ctx, pollEvery, func() { s.fire(ctx, due) }) })
+		group.Go(func() {
+			s.fire(ctx, due)
+			every(ctx, pollEvery, func() { s.fire(ctx, due) })
+		})
 	}
 	group.Wait()
 	return nil
@@ -291,9 +307,6 @@ func every(ctx context.Context, period time.Duration, do func()) {
 }
 
 func (s *Store) probe(ctx context.Context) {
-	if s.Ready() {
-		return
-	}
 	_ = s.try(ctx, "probe", func(ctx context.Context) error { // try records the result
 		_, err := s.kv.Get(ctx, "probe", client.Conditions{})
 		return err

@@ -159,6 +159,15 @@ func (e *Endpoint) Direct(i gtpc.Interface, teid uint32) gtpc.Endpoint {
 	return endpointAt(e.config.Listen.Addr(), i, teid)
 }
 
+// Reach returns the address for requests to the owner of an F-TEID. If the F-TEID has both
+// addresses, it is the one of this endpoint's family.
+func (e *Endpoint) Reach(f gtpc.Endpoint) netip.AddrPort {
+	if f.V6.IsValid() && e.config.Listen.Addr().Unmap().Is6() {
+		return netip.AddrPortFrom(f.V6, Port)
+	}
+	return netip.AddrPortFrom(f.Addr(), Port)
+}
+
 func endpointAt(a netip.Addr, i gtpc.Interface, teid uint32) gtpc.Endpoint {
 	f := gtpc.Endpoint{Interface: i, TEID: teid}
 	if a = a.Unmap(); a.Is4() {

@@ -46,12 +46,12 @@ func (n *Node) Addr() netip.AddrPort { return n.listen }
 
 // Flags declares the flags.
 func (n *Node) Flags(c *ims.Command) {
-	c.Addr(&n.listen, "listen", true, "address for GTP-C, UDP: IP:2123")
+	c.Own(&n.listen, "listen", "address for GTP-C, UDP: IP:2123")
 	c.StringVar(&n.address, "advertise", "", "IP address in F-TEIDs, such as a director's; that of --listen if empty")
 	c.Uint8Var(&n.Prefix.Instance, "instance", 0, "number of this instance in its TEIDs, 1 to 127, for a director; 0: none")
 	c.Uint8Var(&n.Prefix.Type, "type", 1, "number of the instance's type in its TEIDs, 1 to 7, as in the director's configuration")
-	c.IntVar(&n.restart, "restart-counter", -1, "restart counter, 0 to 255; -1: from the clock, which repeats the last one at about one restart in 256")
-	c.IntVar(&n.Sessions, "sessions", sessions, "sessions at most")
+	c.IntVar(&n.restart, "restart-counter", -1, "restart counter, 0 to 255; -1: from the clock, which gives the last counter again at about one restart in 256")
+	c.IntVar(&n.Sessions, "sessions", sessions, "largest number of sessions")
 	c.DurationVar(&n.t3, "t3", t3, "time after which a request is sent again (T3-RESPONSE)")
 	c.IntVar(&n.n3, "n3", n3, "how often a request is sent (N3-REQUESTS)")
 	c.Positive("sessions", "t3", "n3")

@@ -48,6 +48,20 @@ func TestQueuesCarryMessages(t *testing.T) {
 	}
 }
 
+// TestReachUsesTheFamilyOfTheEndpoint checks where requests to an F-TEID with two addresses go.
+func TestReachUsesTheFamilyOfTheEndpoint(t *testing.T) {
+	both := gtpc.Endpoint{TEID: 1, V4: netip.MustParseAddr("192.0.2.1"), V6: netip.MustParseAddr("2001:db8::1")}
+	for own, want := range map[string]netip.Addr{"192.0.2.9:2123": both.V4, "[2001:db8::9]:2123": both.V6} {
+		e, err := Listen(t.Context(), Config{Listen: netip.MustParseAddrPort(own), Queues: new(Queues), Registry: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to := e.Reach(both); to != netip.AddrPortFrom(want, Port) {
+			t.Errorf("%s sends to %v, want %v", own, to, want)
+		}
+	}
+}
+
 // TestFullQueueLosesMessages fills a queue that nobody reads.
 func TestFullQueueLosesMessages(t *testing.T) {
 	var queues Queues

@@ -37,11 +37,11 @@ type Peer struct {
 // because only that director knows the peer's TEID and the sequence numbers of its
 // commands.
 func (r *Request) Peer(f gtpc.Endpoint) Peer {
-	at := f.Addr()
+	at := r.endpoint.Reach(f)
 	if c := &r.endpoint.config; c.Address.Unmap() != c.Listen.Addr().Unmap() {
-		at = r.From.Addr()
+		at = netip.AddrPortFrom(r.From.Addr(), Port)
 	}
-	return Peer{Endpoint: f, At: netip.AddrPortFrom(at, Port)}
+	return Peer{Endpoint: f, At: at}
 }
 
 // Answer sends the answer, and repeats it for each retransmission of the request.

@@ -1,6 +1,10 @@
 package gtp
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"math/rand/v2"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // A Prefix is the part of a TEID that names the instance that allocated it. A
 // director routes messages by it (docs/director-gtpc.md). A TEID has 3 bits for
@@ -32,9 +36,10 @@ type Table[T any] struct {
 	sessions map[uint32]T
 }
 
-// NewTable returns a table for at most limit sessions.
+// NewTable returns a table for at most limit sessions. Its first TEID is random, because peers may
+// still use the TEIDs of the node's last run, and must not reach other subscribers by them.
 func NewTable[T any](limit int, prefix Prefix) *Table[T] {
-	return &Table[T]{limit: limit, prefix: prefix, sessions: map[uint32]T{}}
+	return &Table[T]{limit: limit, prefix: prefix, serial: rand.Uint32(), sessions: map[uint32]T{}}
 }
 
 // Add allocates a TEID for a session of the subscriber. It returns false if the

@@ -45,6 +45,18 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 }
 
+// TestRestartedNodeBeginsWithAnotherTEID has a peer use a TEID of the node's last run.
+func TestRestartedNodeBeginsWithAnotherTEID(t *testing.T) {
+	old, _ := gtp.NewTable[int](1, gtp.Prefix{}).Add(nil, 1)
+	restarted := gtp.NewTable[int](1, gtp.Prefix{})
+	if _, ok := restarted.Add(nil, 2); !ok {
+		t.Fatal("got no TEID")
+	}
+	if v, ok := restarted.Get(old); ok {
+		t.Errorf("the TEID %#x of the last run returned session %d", old, v)
+	}
+}
+
 // TestOneKeyHasSoManyTEIDs checks the room below prefix and key.
 func TestOneKeyHasSoManyTEIDs(t *testing.T) {
 	table := gtp.NewTable[int](1<<20, gtp.Prefix{Type: 1, Instance: 1})

@@ -364,6 +364,34 @@ func TestAttachWithoutBearerIsUndone(t *testing.T) {
 	}
 }
 
+// TestServiceWithoutSessionDetaches has the gateway lose the session of an idle UE, as an S-GW
+// that restarts does. The UE must be told to attach again.
+func TestServiceWithoutSessionDetaches(t *testing.T) {
+	var f failing
+	b := start(t, func(c *mme.Config) {
+		f.HSS, f.Gateway = c.Subscribers.(*epctest.HSS), c.Gateway.(*epctest.Gateway)
+		c.Gateway = &f
+	})
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	p.idle()
+	f.modify = gtpc.Result{Cause: gtpc.ContextNotFound}
+	p.begin(p.AppendService(nil))
+	m := e.expect(s1ap.Initiating, s1ap.InitialContextSetup)
+	p.ids.MME = m.IDs.MME
+	p.Serve()
+	e.send(e.AppendContextSetUp(nil, p.ids, m.Bearer))
+	p.download(ue.Dismissed)
+	p.hangUp()
+	b.until("nothing is left", func() bool {
+		return b.count("contexts") == 0 && b.gateway.Len() == 0 && b.hss.Located() == 0
+	})
+	if b.ended("service-request", "network-failure") != 1 {
+		t.Error("the failed service request was not counted")
+	}
+}
+
 // TestAttachIsRefusedWhenTheWindowIsFull holds the HSS until the first attaches fill
 // the window. What was admitted must be carried through.
 func TestAttachIsRefusedWhenTheWindowIsFull(t *testing.T) {

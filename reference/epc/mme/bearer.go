@@ -87,7 +87,7 @@ func (w *worker) modified(u *ue, err error) {
 	case err == nil:
 		w.rest(u)
 		w.end(u, succeeded)
-	case u.kind == attach: // without a bearer there is no attach
+	case u.kind == attach, isLost(err): // the UE has no session, or no bearer of its attach
 		w.mme.config.Log.Debug("the gateway did not accept the eNodeB's end of a bearer", "error", err)
 		w.end(u, networkFailure)
 		w.networkDetach(u)

@@ -25,7 +25,7 @@ import (
 )
 
 // Options holds the values of the command line. If Node is set, the gateways run in
-// this process, and Node, SGW and PGW have no flags.
+// this process. Then Node, SGW and PGW have no flags, and the MME has no store.
 type Options struct {
 	Node     gtp.Node
 	SGW, PGW netip.AddrPort
@@ -60,8 +60,8 @@ func (l *Options) Flags(c *ims.Command) {
 	c.StringVar(&l.Host, "diameter-host", "mme.epc.test", "Diameter identity, in the realm after the first dot")
 	c.OneOf(&l.cipher, "ciphering", []string{"eea0", "eea2"}, "ciphering of NAS messages, for UEs that support it")
 	c.IntVar(&l.config.Workers, "workers", 1, "goroutines that share the UEs")
-	c.IntVar(&l.config.ENodeBs, "enodebs", 1024, "eNodeBs at most")
-	c.IntVar(&l.config.Contexts, "contexts", 1<<20, "UE contexts at most")
+	c.IntVar(&l.config.ENodeBs, "enodebs", 1024, "largest number of eNodeBs")
+	c.IntVar(&l.config.Contexts, "contexts", 1<<20, "largest number of UE contexts")
 	c.IntVar(&l.config.Calls, "calls", 256, "requests of a worker to HSS and S-GW at the same time; more wait")
 	c.DurationVar(&l.config.CallTime, "call-timeout", 10*time.Second, "longest time of a request to the HSS or the S-GW")
 	c.OneOf(&l.shed, "overload", []string{overload.Graceful, overload.Off}, "load control")
@@ -69,7 +69,9 @@ func (l *Options) Flags(c *ims.Command) {
 	c.DurationVar(&l.config.BackOff, "back-off", 10*time.Second, "T3346 of refused attaches")
 	c.DurationVar(&l.config.Timers.NAS, "nas-timer", 6*time.Second, "time after which a NAS message is sent again (T3450, T3460, T3470)")
 	c.DurationVar(&l.config.Timers.Update, "t3412", 54*time.Minute, "periodic tracking area update; a silent UE is detached 8 minutes later")
-	l.store.Flags(c, "UE contexts, for all MMEs of the group,", "mme")
+	if apart { // the record of a UE names its session at the S-GW, which must outlive the MME
+		l.store.Flags(c, "UE contexts, for all MMEs of the group,", "mme")
+	}
 	c.Positive("workers", "enodebs", "contexts", "calls", "call-timeout", "target-delay", "back-off", "nas-timer", "t3412")
 }
 
@@ -120,7 +122,7 @@ func (l *Options) Start(ctx context.Context, group *errgroup.Group, c *ims.Comma
 		if l.config.Store, err = keep.New(l.store, "mme", c.Log, c.Registry); err != nil {
 			return nil, err
 		}
-		c.Connected = func() bool { return hss.Connected() && l.config.Store.Ready() }
+		c.Connected = func() bool { return hss.Connected() && l.config.Store.Connected() }
 	}
 	m = New(l.config)
 	gateway.page, gateway.bearers = m.Page, m

@@ -81,7 +81,7 @@ func (s *s11) create(ctx context.Context, r SessionRequest, teid uint32) (Sessio
 	}
 	up := answer.Bearers[0].SGW
 	return Session{
-		Peer: netip.AddrPortFrom(answer.Sender.Addr(), s.sgw.Port()), Control: answer.Sender.TEID, Own: teid,
+		Peer: netip.AddrPortFrom(s.endpoint.Reach(answer.Sender).Addr(), s.sgw.Port()), Control: answer.Sender.TEID, Own: teid,
 		Uplink: s1ap.Tunnel{V4: up.V4, V6: up.V6, TEID: up.TEID}, Address: answer.Address.V4, Bearer: r.Bearer,
 	}, nil
 }
@@ -156,6 +156,12 @@ func esmCause(err error) nas.ESMCause {
 		return nas.ESMCauseGateway
 	}
 	return nas.ESMCauseNetworkFailure
+}
+
+// isLost reports whether the S-GW no longer has the session, such as after its restart.
+func isLost(err error) bool {
+	var refused gtpc.Result
+	return errors.As(err, &refused) && refused.Cause == gtpc.ContextNotFound
 }
 
 func accepted(r gtpc.Result) bool { return r.Cause == gtpc.RequestAccepted }

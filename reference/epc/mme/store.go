@@ -39,14 +39,18 @@ func (m *MME) load(ctx context.Context, j *job) error {
 	return err
 }
 
-// read reads the context of an IMSI; nil if there is none.
+// read reads the context of an IMSI; nil if there is none. A record that this build cannot parse, because
+// another build wrote it, counts as none. So its UE attaches again, and the attach replaces the record.
 func (m *MME) read(ctx context.Context, imsi string) (k *kept, tag string, err error) {
 	r, err := m.config.Store.Get(ctx, contextKey(imsi))
 	if err != nil || r.Value == nil {
 		return nil, "", err
 	}
-	k, err = parseKept(r.Value)
-	return k, r.Tag, err
+	k, malformed := parseKept(r.Value)
+	if malformed != nil {
+		m.config.Log.Warn("this build cannot read the record of a UE, which has to attach again", "key", contextKey(imsi), "error", malformed)
+	}
+	return k, r.Tag, nil
 }
 
 // write replaces the record with the job's tag by the job's context. The old record's

@@ -2,10 +2,13 @@ package mme_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
@@ -130,6 +133,53 @@ func TestUEMovesBetweenMMEs(t *testing.T) {
 	if one.count("taken_over_total") != 2 || two.count("taken_over_total") != 3 {
 		t.Errorf("got %d and %d take-overs, want 2 and 3", one.count("taken_over_total"), two.count("taken_over_total"))
 	}
+}
+
+// TestRecordOfAnotherBuild changes the record of a UE to one that this build cannot parse. The MME must
+// tell the UE to attach again. The attach must succeed and replace the record.
+func TestRecordOfAnotherBuild(t *testing.T) {
+	s := newShared(t)
+	one, two := s.pair(t, nil)
+	a, b := one.enodeb(1), two.enodeb(2)
+	p := a.phone(1)
+	p.attach()
+	p.idle()
+	one.until("the context is in the store alone", func() bool { return one.count("contexts") == 0 })
+	kept, err := keep.New(keep.Config{Access: client.Access{URL: s.URL}, Space: "mme", Timeout: patience, Calls: 1},
+		"test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "ue/" + p.IMSI.String()
+	r, err := kept.Get(t.Context(), key)
+	record := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(r.Value, &record)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	record["cipher"] = 7
+	if r.Value, err = json.Marshal(record); err != nil {
+		t.Fatal(err)
+	}
+	r.Expires = time.Now().Add(time.Hour)
+	if err := kept.Put(t.Context(), key, r, keep.Move{}); err != nil {
+		t.Fatal(err)
+	}
+
+	p.goTo(b)
+	p.begin(p.AppendService(nil))
+	p.rejected(nas.CauseIdentityUnderived)
+	if err := two.gateway.DeleteSession(t.Context(), mme.Session{Control: 1}); err != nil { // other gateways replace it themselves
+		t.Fatal(err)
+	}
+	two.hss.SetSQN(p.IMSI, 100)
+	p = b.phone(1) // without a GUTI, as after that cause
+	p.attach()
+	p.idle()
+	p.goTo(a)
+	p.serve()
 }
 
 // TestOneOfTwoMMEsWins sends a service request to two MMEs at the same time.

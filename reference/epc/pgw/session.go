@@ -143,7 +143,7 @@ func (s *server) restarted(peer netip.Addr) []*session {
 	defer s.mu.Unlock()
 	var lost []*session
 	for _, session := range s.sessions.All {
-		if session.sgw.Addr() == peer {
+		if session.sgw.Has(peer) {
 			lost = append(lost, session)
 		}
 	}

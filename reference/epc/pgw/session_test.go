@@ -42,6 +42,19 @@ func TestCommandsDoNotFindAnIncompleteSession(t *testing.T) {
 	}
 }
 
+// TestRestartedSGWHasTwoAddresses has an S-GW restart that uses the IPv6 address of its F-TEID.
+func TestRestartedSGWHasTwoAddresses(t *testing.T) {
+	s, key := testServer(t)
+	sgw := gtpc.Endpoint{TEID: 1, V4: netip.MustParseAddr("192.0.2.1"), V6: netip.MustParseAddr("2001:db8::1")}
+	made, _, err := s.open(key, gtp.Peer{Endpoint: sgw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := s.restarted(sgw.V6); len(lost) != 1 || lost[0] != made {
+		t.Errorf("got %+v, want the session of the S-GW", lost)
+	}
+}
+
 // TestSettleLeavesARemovedSession creates a session again before the PCRF has
 // answered about the first one. The first one's creator has to end its own Gx session.
 func TestSettleLeavesARemovedSession(t *testing.T) {

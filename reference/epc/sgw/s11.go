@@ -98,7 +98,7 @@ func (s *server) connect(ctx context.Context, c *connection, m *gtpc.CreateSessi
 		b.ENB, b.S5SGW = gtpc.Endpoint{}, s.endpoint.Direct(gtpc.S5USGW, c.teid)
 		request.Bearers[i] = b
 	}
-	if err := s.endpoint.Do(ctx, control(c.pgw), m.PGW.TEID, &request, answer); err != nil {
+	if err := s.endpoint.Do(ctx, s.endpoint.Reach(c.pgw), m.PGW.TEID, &request, answer); err != nil {
 		return replyError(err)
 	}
 	switch {
@@ -123,7 +123,7 @@ func (s *server) relocate(ctx context.Context, c *connection, m *gtpc.CreateSess
 		request.Bearers = append(request.Bearers, gtpc.Bearer{EBI: b.EBI, S5SGW: s.endpoint.Direct(gtpc.S5USGW, c.teid)})
 	}
 	var modified gtpc.Answer
-	if err := s.endpoint.Do(ctx, control(c.pgw), m.PGW.TEID, &request, &modified); err != nil {
+	if err := s.endpoint.Do(ctx, s.endpoint.Reach(c.pgw), m.PGW.TEID, &request, &modified); err != nil {
 		return replyError(err)
 	}
 	if !modified.Result.Cause.Accepted() {
@@ -291,7 +291,7 @@ func (s *server) disconnect(ctx context.Context, c *connection, m *gtpc.DeleteSe
 	s.mu.Unlock()
 	request := gtpc.DeleteSession{Linked: c.ebi, Location: m.Location, PCO: m.PCO}
 	var answer gtpc.Answer
-	if err := s.endpoint.Do(ctx, control(to), to.TEID, &request, &answer); err != nil {
+	if err := s.endpoint.Do(ctx, s.endpoint.Reach(to), to.TEID, &request, &answer); err != nil {
 		return replyError(err)
 	}
 	return answer.Result
@@ -332,7 +332,7 @@ const busyPause = 100 * time.Millisecond
 func (s *server) dismiss(ctx context.Context, c *connection) {
 	request := gtpc.DeleteSession{Linked: c.ebi}
 	var answer gtpc.Answer
-	for errors.Is(s.endpoint.Do(ctx, control(c.pgw), c.pgw.TEID, &request, &answer), gtp.ErrBusy) {
+	for errors.Is(s.endpoint.Do(ctx, s.endpoint.Reach(c.pgw), c.pgw.TEID, &request, &answer), gtp.ErrBusy) {
 		select {
 		case <-ctx.Done():
 			return

@@ -60,7 +60,7 @@ func (s *server) resource(ctx context.Context, r *gtp.Request) {
 	refused := false
 	if err == nil {
 		m.Sender = gtpc.Endpoint{}
-		refused, err = s.endpoint.DoCommand(ctx, control(to), to.TEID, r.Sequence, &m, &failure)
+		refused, err = s.endpoint.DoCommand(ctx, s.endpoint.Reach(to), to.TEID, r.Sequence, &m, &failure)
 	}
 	if err == nil && !refused {
 		s.procedures.Count(r.Type, gtpc.RequestAccepted)

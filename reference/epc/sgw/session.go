@@ -33,9 +33,6 @@ type entry struct {
 	on *connection // nil on S11
 }
 
-// control returns the address for requests to a P-GW.
-func control(f gtpc.Endpoint) netip.AddrPort { return netip.AddrPortFrom(f.Addr(), gtp.Port) }
-
 // find returns the bearer with an identity; nil if there is none.
 func (c *connection) find(ebi uint8) *gtpc.Bearer {
 	for i := range c.bearers {
@@ -153,10 +150,10 @@ func (s *server) lose(peer netip.Addr) (ofMME []*connection) {
 	for _, e := range s.teids.All {
 		switch {
 		case e.on == nil:
-		case e.of.mme.Addr() == peer:
+		case e.of.mme.Has(peer):
 			ofMME = append(ofMME, e.on)
 			gone = append(gone, e.on)
-		case e.on.pgw.Addr() == peer && e.on.pgw.TEID != 0:
+		case e.on.pgw.Has(peer) && e.on.pgw.TEID != 0:
 			gone = append(gone, e.on)
 		}
 	}

@@ -36,7 +36,7 @@ func Flags(c *ims.Command) (parsed func() (*Set, error)) {
 	s := &Set{}
 	c.Uint64Var(&s.count, "subscribers", 100_000, "subscribers whose keys follow from the IMSI")
 	first := c.String("first", "001010000000001", "IMSI of the first of them")
-	c.Uint64Var(&s.wrong, "wrong-key-every", 0, "every so many of them have another key here than in their USIM; 0: none")
+	c.Uint64Var(&s.wrong, "wrong-key-every", 0, "every N-th subscriber has another key here than in its USIM; 0: none")
 	file := c.String("file", "", "file of further subscribers: lines of IMSI,K,OPc, keys in hexadecimal")
 	apns := c.String("apn", "internet,ims", "access point names of all subscribers, comma-separated, the default first")
 	c.Uint32Var(&s.ambr.Up, "ambr-up", 50_000_000, "aggregate maximum bit rate uplink, bit/s")

@@ -26,9 +26,10 @@ import (
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c := ims.NewCommand("bono", "Bono is the SIP edge proxy of the reference IMS.", stdout, stderr)
 	var listen netip.AddrPort
-	var sprouts []netip.AddrPort
-	c.Addr(&listen, "listen", true, "address for clients and for requests from Sprout, UDP: IP:PORT")
+	var sprouts, directors []netip.AddrPort
+	c.Own(&listen, "listen", "address for clients and for requests from Sprout, UDP: IP:PORT")
 	c.Addrs(&sprouts, "sprout", true, "all Sprouts: IP:PORT,IP:PORT,...")
+	c.Addrs(&directors, "director", false, "directors in front, which phones know instead: IP:PORT,IP:PORT,...; Bono adds no Path, because it may be gone when a call comes; Sprout needs the same")
 	connections := c.Int("connections", 50, "connections to Sprouts, shared among all of them")
 	refresh := c.Duration("refresh", time.Minute, "mean life of a connection; replaced at random (Poisson)")
 	asideAfter := c.Int("aside-after", 50, "set a Sprout aside when its timeouts (in clearwater also its 503s) exceed its other answers by this number")
@@ -52,6 +53,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	socket.Messages = c.Messages
 	p := newProxy(socket, c.Log, c.Registry)
+	p.directors = directors
 	switch mode {
 	case overload.Graceful:
 		p.admit(overload.NewWindow(*delay, time.Now()), c.Registry)
@@ -61,7 +63,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
 	p.transactions.Messages = c.Messages
 	p.pool, err = newPool(poolConfig{
-		local: listen.Addr(), sprouts: sprouts, connections: *connections, refresh: *refresh,
+		local: listen.Addr(), sentBy: p.sentBy(), sprouts: sprouts, connections: *connections, refresh: *refresh,
 		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer, busyIsFailure: mode == overload.Clearwater, messages: c.Messages,
 	}, p.receive, c.Log, p.counts.asides)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // A poolConfig describes the connections to Sprout.
 type poolConfig struct {
 	local       netip.Addr
+	sentBy      netip.AddrPort // as in sipudp.Socket
 	sprouts     []netip.AddrPort
 	connections int
 	refresh     time.Duration // mean life of a connection
@@ -82,7 +83,7 @@ func (p *pool) connect() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to Sprout %s from %s: %w", addr, p.config.local, err)
 	}
-	socket.Messages = p.config.messages
+	socket.Messages, socket.SentBy = p.config.messages, p.config.sentBy
 	s := p.sprouts[addr]
 	p.wg.Go(func() {
 		if err := socket.Serve(p.receive, func() { p.recordFailure(s) }); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"github.com/emiago/sipgo/sip"
 
@@ -13,9 +14,12 @@ import (
 )
 
 // A proxy is Bono's logic: a transaction-stateful proxy (RFC 3261 section 16)
-// that puts itself on the path of registrations (RFC 3327) and dialogs.
+// that puts itself on the path of registrations (RFC 3327) and dialogs. Behind a
+// director it is on the path of calls alone, because registrations and subscriptions
+// outlive it.
 type proxy struct {
 	socket       *sipudp.Socket
+	directors    []netip.AddrPort // in front, which phones know instead
 	parser       *sip.Parser
 	flows        flows
 	pool         *pool
@@ -110,12 +114,15 @@ type hop struct {
 }
 
 // next returns the request's next hop from its Route, and removes Bono's own
-// entries. A Route with a flow other than the sender's leads to that client.
-// Everything else goes to Sprout.
+// entries. A Route with a flow other than the sender's leads to that client. From
+// Sprout, so does a Route with a director. Everything else goes to Sprout.
 func (p *proxy) next(req *sip.Request, from netip.AddrPort) (hop, error) {
 	for route := req.Route(); route != nil; route = req.Route() {
 		addr, ok := sipudp.RouteAddr(&route.Address)
-		if !ok || addr != p.socket.Local() {
+		switch {
+		case slices.Contains(p.directors, addr) && p.pool.fromSprout(from): // a client's own Route must not bypass Sprout
+			return hop{client: addr}, nil
+		case !ok || addr != p.socket.Local():
 			return hop{sprout: addr}, nil
 		}
 		req.RemoveHeader("Route")
@@ -149,11 +156,15 @@ func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 	self := p.uri(p.flows.token(flow))
 	switch {
 	case out.Method == sip.REGISTER:
-		self.UriParams.Add("ob", "")
-		out.PrependHeader(sip.NewHeader("Path", "<"+self.String()+">"))
+		if !p.staysOut(out) {
+			self.UriParams.Add("ob", "")
+			out.PrependHeader(sip.NewHeader("Path", "<"+self.String()+">"))
+		}
 		out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
 	case sipudp.Initial(out):
-		out.PrependHeader(&sip.RecordRouteHeader{Address: self})
+		if !p.staysOut(out) {
+			out.PrependHeader(&sip.RecordRouteHeader{Address: self})
+		}
 		if !w.client.IsValid() {
 			out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
 		}
@@ -167,6 +178,23 @@ func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 		return
 	}
 	p.toSprout(tx, out, w.sprout)
+}
+
+// staysOut reports whether Bono stays out of the Path or Record-Route. Behind a
+// director it does, because both may outlive a Bono that the director drains. The
+// director's own entry leads to the client, through any Bono.
+func (p *proxy) staysOut(req *sip.Request) bool {
+	return len(p.directors) > 0 && (req.Method == sip.REGISTER || req.Method == sip.SUBSCRIBE)
+}
+
+// sentBy returns the address in the Via of requests to Sprout; zero: the connection's
+// address. Behind a director it is Bono's own address, from which Sprout learns its
+// edge.
+func (p *proxy) sentBy() netip.AddrPort {
+	if len(p.directors) == 0 {
+		return netip.AddrPort{}
+	}
+	return p.socket.Local()
 }
 
 // toSprout tries two Sprouts, then gives up with 503.

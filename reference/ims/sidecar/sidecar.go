@@ -48,9 +48,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		"After --, give the command of the registrar, which then starts and ends with the sidecar.", stdout, stderr)
 	var listen, registrar, restore netip.AddrPort
 	var k keep.Config
-	c.Addr(&listen, "listen", true, "address for requests, UDP: IP:PORT")
+	c.Own(&listen, "listen", "address for requests, UDP: IP:PORT")
 	c.Addr(&registrar, "function", true, "address of the registrar: IP:PORT")
-	c.Addr(&restore, "restore-from", true, "address that REGISTERs of the sidecar come from; the registrar must accept them without credentials: IP:PORT")
+	c.Own(&restore, "restore-from", "address that REGISTERs of the sidecar come from; the registrar must accept them without credentials: IP:PORT")
 	timeout := c.Duration("timeout", 5*time.Second, "how long the registrar's answer may take")
 	requests := c.Int("requests", 1024, "requests that wait for the store or the registrar at the same time; others are answered 503")
 	users := c.Int("users", 100_000, "users whose locations are not restored again while the store has the same version")
@@ -79,7 +79,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(ims.ListenError("restore-from", restore, err), socket.Close())
 	}
-	c.Connected = store.Ready
+	c.Connected = store.Connected
 	s := &sidecar{
 		socket: socket, own: own, function: registrar, parser: sip.NewParser(),
 		store: store, known: known, slots: make(chan struct{}, *requests), seed: maphash.MakeSeed(), log: c.Log, counts: newCounts(c.Registry),

@@ -31,6 +31,11 @@ type Socket struct {
 	// Messages logs sent messages; nil: no log. It is set before the first message is
 	// sent.
 	Messages *truth.Log
+
+	// SentBy is the node's address in the Via of requests; zero: the address that the
+	// socket is bound to. Answers go to the source port in any case (RFC 3581 section 4).
+	// It is set before the first message is sent.
+	SentBy netip.AddrPort
 }
 
 // Listen returns a socket bound to an address. buffer is the requested size of
@@ -74,6 +79,14 @@ func newSocket(conn *net.UDPConn, remote netip.AddrPort, buffer int) (*Socket, e
 
 // Local returns the address that the socket is bound to.
 func (s *Socket) Local() netip.AddrPort { return s.local }
+
+// sentBy returns the address for the Via of requests.
+func (s *Socket) sentBy() netip.AddrPort {
+	if s.SentBy.IsValid() {
+		return s.SentBy
+	}
+	return s.local
+}
 
 // Close closes the socket, which ends Serve.
 func (s *Socket) Close() error { return s.conn.Close() }

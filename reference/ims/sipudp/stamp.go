@@ -45,7 +45,7 @@ func fromICMP(err error) bool {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch errno {
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET, unix.ENOPROTOOPT,
-		unix.EMSGSIZE, unix.EPROTO: // what Linux makes of ICMP errors about UDP over IPv4
+		unix.EMSGSIZE, unix.EPROTO, unix.EACCES: // the errors that Linux returns for ICMP errors about UDP; EACCES only over IPv6
 		return true
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +132,8 @@ func (t *Transactions) Holds(via *wiresip.ViaHop, method string) bool {
 	if via.Port > 0 {
 		port = ":" + strconv.Itoa(int(via.Port))
 	}
-	key := string(via.Branch) + " " + string(via.Host) + port + " " + method
+	host := strings.Trim(string(via.Host), "[]") // as SentBy gives it
+	key := string(via.Branch) + " " + host + port + " " + method
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.server[key] != nil
@@ -188,7 +190,7 @@ var ErrCancelled = errors.New("the client has cancelled the request")
 // unless the send failed.
 func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Peer, owner any) error {
 	branch := sip.RFC3261BranchMagicCookie + NewToken()
-	pushVia(out, downstream.Socket.Local(), branch)
+	pushVia(out, downstream.Socket.sentBy(), branch)
 	data := Bytes(out)
 	now := time.Now()
 	t.mu.Lock()
@@ -217,7 +219,7 @@ func (t *Transactions) Forward(tx *Transaction, out *sip.Request, downstream Pee
 
 // ForwardAck forwards an ACK, which has no answer.
 func ForwardAck(out *sip.Request, downstream Peer, of truth.Event) error {
-	pushVia(out, downstream.Socket.Local(), sip.RFC3261BranchMagicCookie+NewToken())
+	pushVia(out, downstream.Socket.sentBy(), sip.RFC3261BranchMagicCookie+NewToken())
 	return downstream.Send(Bytes(out), of)
 }
 

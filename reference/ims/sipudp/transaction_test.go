@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/hosttest"
+	wiresip "vitrine/wire/sip"
 )
 
 // A wire is a socket and the datagrams it has received.
@@ -373,11 +374,27 @@ func TestArrivalIsTheKernels(t *testing.T) {
 	}
 }
 
+// TestHolds checks that the top Via of a retransmission finds the transaction, over IPv4 and IPv6.
+func TestHolds(t *testing.T) {
+	for _, host := range []string{"192.0.2.9:5070", "[2001:db8::9]:5070", "[2001:db8::9]"} {
+		r := newRig(t)
+		text := "SIP/2.0/UDP " + host + ";branch=z9hG4bK-1"
+		via, ok := wiresip.ParseViaHop([]byte(text))
+		if !ok || r.table.Holds(&via, "REGISTER") {
+			t.Errorf("%s: the table is empty, but holds a transaction (Via parsed: %t)", host, ok)
+		}
+		r.receive(t, strings.Replace(register, "Via: ", "Via: "+text+"\r\nVia: ", 1))
+		if !r.table.Holds(&via, "REGISTER") {
+			t.Errorf("%s: a retransmission finds no transaction", host)
+		}
+	}
+}
+
 // TestErrorsOfICMP checks after which errors the reader goes on. On loopback only the first
 // one happens; see TestRefusalIsNoticed.
 func TestErrorsOfICMP(t *testing.T) {
 	for errno, want := range map[unix.Errno]bool{
-		unix.ECONNREFUSED: true, unix.EHOSTUNREACH: true, unix.ENETUNREACH: true, unix.ENOPROTOOPT: true, unix.EMSGSIZE: true,
+		unix.ECONNREFUSED: true, unix.EHOSTUNREACH: true, unix.ENETUNREACH: true, unix.ENOPROTOOPT: true, unix.EMSGSIZE: true, unix.EACCES: true,
 		unix.EBADF: false, unix.ENOTCONN: false, unix.ENOMEM: false,
 	} {
 		if got := fromICMP(os.NewSyscallError("recvmsg", errno)); got != want {

@@ -81,7 +81,7 @@ func (s *server) register(ctx context.Context, tx *sipudp.Transaction) error {
 
 // identity returns the public identity in a To, From or request URI.
 func identity(uri *sip.Uri) (string, error) {
-	if !strings.EqualFold(uri.Host, ims.Domain) || uri.User == "" { // hosts have no case (RFC 3261 section 19.1.4)
+	if !strings.EqualFold(uri.Host, ims.Domain) || uri.User == "" { // host names are compared without regard to case (RFC 3261 section 19.1.4)
 		return "", refuse(sip.StatusNotFound, "Not Found")
 	}
 	return ims.PublicID(uri.User), nil
@@ -227,7 +227,9 @@ func (s *server) registeredReply(req *sip.Request, r registration) *sip.Response
 	}
 	sip.CopyHeaders("Path", req, res)
 	if len(r.Bindings) > 0 {
-		res.AppendHeader(sip.NewHeader("Service-Route", "<"+s.uri("orig")+">"))
+		if len(s.directors) == 0 { // behind a director, any Sprout serves the phone's next request
+			res.AppendHeader(sip.NewHeader("Service-Route", "<"+s.uri("orig")+">"))
+		}
 		for _, id := range r.Identities {
 			res.AppendHeader(sip.NewHeader("P-Associated-URI", "<"+id+">"))
 		}

@@ -207,8 +207,11 @@ func (s *server) expire(ctx context.Context, key string, at time.Time) {
 	impu := strings.TrimPrefix(key, registrationPrefix)
 	var watchers []subscription
 	r, err := s.updateRegistration(ctx, impu, func(r *registration, _ time.Time) error {
-		if r.Due != at.UnixMilli() {
+		switch {
+		case r.Due != at.UnixMilli():
 			return errMoved
+		case len(r.Subscriptions) > 0 && len(s.directors) > 0 && s.edge.Load() == nil:
+			return errNoEdge // another Sprout handles the timer, or this one later
 		}
 		r.Claimed = true
 		r.advance()
@@ -238,7 +241,7 @@ func (s *server) expire(ctx context.Context, key string, at time.Time) {
 }
 
 func (s *server) failedExpiry(impu string, err error) {
-	if !errors.Is(err, errMoved) {
+	if !errors.Is(err, errMoved) && !errors.Is(err, errNoEdge) {
 		s.log.Warn("an expired registration was not cleared", "identity", impu, "error", err)
 	}
 }

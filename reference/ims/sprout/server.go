@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -25,6 +26,8 @@ import (
 type server struct {
 	socket       *sipudp.Socket
 	ours         map[netip.AddrPort]bool // addresses of this Sprout
+	directors    []netip.AddrPort        // in front of the Bonos; they know no Sprouts
+	edge         atomic.Pointer[netip.AddrPort]
 	parser       *sip.Parser
 	transactions *sipudp.Transactions
 	load         *overload.Monitor // nil except in mode clearwater
@@ -160,6 +163,7 @@ func (s *server) work(ctx context.Context) {
 }
 
 func (s *server) serve(ctx context.Context, tx *sipudp.Transaction) error {
+	s.learnEdge(tx.Request)
 	switch tx.Request.Method {
 	case sip.REGISTER:
 		return s.register(ctx, tx)

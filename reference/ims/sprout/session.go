@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/emiago/sipgo/sip"
@@ -68,8 +69,10 @@ func (s *server) terminate(ctx context.Context, tx *sipudp.Transaction, caller s
 	if err := retarget(out, latest); err != nil {
 		return err
 	}
-	self := sip.Uri{Scheme: "sip", Host: s.socket.Local().Addr().String(), Port: int(s.socket.Local().Port()), UriParams: sip.HeaderParams{{K: "lr"}}}
-	out.PrependHeader(&sip.RecordRouteHeader{Address: self})
+	if err := s.throughEdge(out); err != nil {
+		return err
+	}
+	out.PrependHeader(&sip.RecordRouteHeader{Address: looseURI(s.socket.Local())})
 	assertIdentity(out, caller)
 	return s.send(tx, out)
 }
@@ -100,6 +103,46 @@ func retarget(out *sip.Request, b binding) error {
 		}
 		out.PrependHeader(&sip.RouteHeader{Address: uri})
 	}
+	return nil
+}
+
+// looseURI returns the URI of a loose router (RFC 3261 section 19.1.1).
+func looseURI(of netip.AddrPort) sip.Uri {
+	return sip.Uri{Scheme: "sip", Host: of.Addr().String(), Port: int(of.Port()), UriParams: sip.HeaderParams{{K: "lr"}}}
+}
+
+// learnEdge notes the Bono that sent a request, the edge of this Sprout's aggregate.
+// Behind a director its Via has the address at which it listens. Requests within calls
+// do not count: another Sprout may have sent them.
+func (s *server) learnEdge(req *sip.Request) {
+	if len(s.directors) == 0 || !sipudp.Initial(req) && req.Method != sip.SUBSCRIBE {
+		return
+	}
+	via := req.Via()
+	if edge, ok := sipudp.RouteAddr(&sip.Uri{Host: via.Host, Port: via.Port}); ok {
+		s.edge.Store(&edge)
+	}
+}
+
+// errNoEdge is the error for a request to a phone before any Bono has sent a request.
+var errNoEdge = errors.New("no Bono is known that leads to the director: none has sent a request yet")
+
+// throughEdge prepends the edge to a Route that begins with a director, because a
+// director takes requests to phones from Bonos alone (RFC 3261 section 16.6, step 6:
+// local policy). Any Bono will do, so the one of the registration may be gone.
+func (s *server) throughEdge(out *sip.Request) error {
+	route := out.Route()
+	if route == nil {
+		return nil
+	}
+	if addr, ok := sipudp.RouteAddr(&route.Address); !ok || !slices.Contains(s.directors, addr) {
+		return nil
+	}
+	edge := s.edge.Load()
+	if edge == nil {
+		return errNoEdge
+	}
+	out.PrependHeader(&sip.RouteHeader{Address: looseURI(*edge)})
 	return nil
 }
 

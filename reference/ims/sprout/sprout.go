@@ -26,6 +26,7 @@ import (
 type config struct {
 	listen                 netip.AddrPort
 	homestead, homer, ralf []netip.AddrPort
+	directors              []netip.AddrPort
 	cluster                ims.Cluster
 	store                  keep.Config
 	publish                string // what the keeper gets
@@ -43,10 +44,11 @@ type config struct {
 
 // flags declares the command line.
 func (k *config) flags(c *ims.Command) {
-	c.Addr(&k.listen, "listen", true, "address for Bono, SIP over UDP: IP:PORT")
+	c.Own(&k.listen, "listen", "address for Bono, SIP over UDP: IP:PORT")
 	c.Addrs(&k.homestead, "homestead", true, "all Homesteads: IP:PORT,IP:PORT,...")
 	c.Addrs(&k.homer, "homer", false, "Homer: IP:PORT; empty: every user has the default telephony settings")
 	c.Addrs(&k.ralf, "ralf", false, "Ralf: IP:PORT; empty: nothing is charged")
+	c.Addrs(&k.directors, "director", false, "directors in front of the Bonos, which need the same: IP:PORT,IP:PORT,...; requests to phones leave through a Bono, because directors know no Sprouts")
 	c.Cluster(&k.cluster, "Sprouts")
 	k.store.Flags(c, "registrations, challenges and timers, in place of --peers,", "sprout")
 	c.OneOf(&k.publish, "publish", []string{publishPersistent, publishAll}, "what is kept for the other Sprouts; all: also the messages of each transaction")
@@ -109,13 +111,18 @@ func (k *config) keeper(peers net.Listener, c *ims.Command) (keeper, error) {
 		return newReplicas(*k, peers, c.Log, c.Registry), nil
 	}
 	k.store.Messages = c.Messages
-	return keep.New(k.store, "sprout", c.Log, c.Registry)
+	store, err := keep.New(k.store, "sprout", c.Log, c.Registry)
+	if err != nil {
+		return nil, err
+	}
+	c.Connected = store.Connected
+	return store, nil
 }
 
 func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger, registry *prometheus.Registry) *server {
 	local := k.listen.Addr()
 	s := &server{
-		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, parser: sip.NewParser(),
+		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, directors: k.directors, parser: sip.NewParser(),
 		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000), unwatched: make(chan watcher, 1000),
 		home:    rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
 		records: records, maxExpires: k.maxExpires, log: log, counts: newCounts(registry),

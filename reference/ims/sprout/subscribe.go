@@ -178,6 +178,9 @@ func (s *server) notification(impu string, r registration, w subscription, state
 	req.AppendHeader(sip.NewHeader("Subscription-State", state))
 	req.AppendHeader(sip.NewHeader("Content-Type", "application/reginfo+xml"))
 	req.SetBody(body)
+	if err := s.throughEdge(req); err != nil {
+		return nil, sipudp.Peer{}, err
+	}
 	to, err := s.nextHop(req)
 	return req, to, err
 }
