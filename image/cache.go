@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/durable"
 )
 
 // A Cache is a folder of build results that are used often: kernels, guest bases, images.
@@ -58,11 +59,21 @@ var entryPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$`)
 // fill gets an empty folder on the same file system. On success that folder is renamed to the
 // final path, and on failure it is removed. So the content must not contain the folder's path.
 func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
+	return c.Replace(ctx, kind, key, func(string) bool { return true }, fill)
+}
+
+// Replace is like Once, but fill also makes a new folder in place of one for which keep returns false.
+// Until the new folder is complete, other processes see the old one. On failure the old one stays.
+func (c Cache) Replace(ctx context.Context, kind, key string, keep func(dir string) bool, fill func(ctx context.Context, dir string) error) (string, error) {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return "", fmt.Errorf("cache: %q of kind %q: not a valid name", key, kind)
 	}
 	final := filepath.Join(c.Dir, kind, key)
-	if _, err := os.Stat(final); err == nil {
+	kept := func() bool {
+		_, err := os.Stat(final)
+		return err == nil && keep(final)
+	}
+	if kept() {
 		return final, nil
 	}
 	unlock, err := c.lock(ctx, kind, key)
@@ -70,11 +81,11 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 		return "", fmt.Errorf("cache %s: %w", final, err)
 	}
 	defer unlock()
-	if _, err := os.Stat(final); err == nil { // another process has just made the folder
+	if kept() { // another process has just made the folder
 		return final, nil
 	}
-	work := c.work(kind, key)
-	if err := remove(work); err != nil { // remains of a killed process
+	work, old := c.hidden(kind, key, "new"), c.hidden(kind, key, "old")
+	if err := errors.Join(remove(work), remove(old)); err != nil { // remains of a killed process
 		return "", fmt.Errorf("cache: %w", err)
 	}
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -82,12 +93,18 @@ func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context
 	}
 	err = fill(ctx, work)
 	if err == nil {
+		err = durable.SyncTree(work) // a crash of the machine could keep the final name without the content
+	}
+	if err == nil {
+		err = hide(final, old)
+	}
+	if err == nil {
 		err = os.Rename(work, final)
 	}
 	if err != nil {
 		return "", errors.Join(err, remove(work))
 	}
-	return final, nil
+	return final, remove(old)
 }
 
 // mountNames reverses the kernel's escapes in the paths of mount points.
@@ -119,8 +136,18 @@ func remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// work returns the path of <kind>/<key> while the folder is being made or removed.
-func (c Cache) work(kind, key string) string { return filepath.Join(c.Dir, kind, "."+key+".new") }
+// hidden returns the path of <kind>/<key> while the folder is being made (new) or removed (old).
+func (c Cache) hidden(kind, key, what string) string {
+	return filepath.Join(c.Dir, kind, "."+key+"."+what)
+}
+
+// hide renames a folder, which may be missing.
+func hide(final, old string) error {
+	if err := os.Rename(final, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cache: %w", err)
+	}
+	return nil
+}
 
 // Drop removes <kind>/<key>, atomically for its readers. It is no error if the
 // folder does not exist.
@@ -137,14 +164,14 @@ func (c Cache) Drop(ctx context.Context, kind, key string) error {
 		return fmt.Errorf("cache %s: %w", final, err)
 	}
 	defer unlock()
-	work := c.work(kind, key)
-	if err := remove(work); err != nil {
+	old := c.hidden(kind, key, "old")
+	if err := remove(old); err != nil {
 		return fmt.Errorf("cache: %w", err)
 	}
-	if err := os.Rename(final, work); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cache: %w", err)
+	if err := hide(final, old); err != nil {
+		return err
 	}
-	return remove(work)
+	return remove(old)
 }
 
 // lock waits for the lock of <kind>/<key>. The kernel releases the lock when its process ends,

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -123,6 +124,123 @@ func TestBuildWaitsForAnother(t *testing.T) {
 	}
 	if now, err := s.Find("sleeper", "process"); err != nil || i.Digests != now.Digests || i.File != now.File || i.Configuration == other.Configuration {
 		t.Errorf("my build returned %+v, the other build %+v, and the store has %+v, %v", i, other, now, err)
+	}
+}
+
+// A checkedPacker calls check before each Pack.
+type checkedPacker struct {
+	Layer
+	check func() error
+}
+
+func (p *checkedPacker) Pack(ctx context.Context, a *Application, t *Tree, dir string) (string, error) {
+	if err := p.check(); err != nil {
+		return "", err
+	}
+	return p.Layer.Pack(ctx, a, t, dir)
+}
+
+// TestFailedBuildKeepsTheImage checks that instances can start from the old image during a build, and
+// after one that fails.
+func TestFailedBuildKeepsTheImage(t *testing.T) {
+	p := &checkedPacker{check: func() error { return nil }}
+	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": p}}
+	a, err := load(t, sleeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Build(t.Context(), a, "process")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isFound := func(when string) {
+		t.Helper()
+		if now, err := s.Find("sleeper", "process"); err != nil || now.Digests != first.Digests {
+			t.Errorf("%s: %+v, %v, want the first image %+v", when, now, err, first)
+		}
+	}
+	broken := errors.New("no space")
+	p.check = func() error {
+		isFound("during the second build")
+		return broken
+	}
+	changed, err := load(t, strings.ReplaceAll(sleeper, "well", "badly"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Build(t.Context(), changed, "process"); !errors.Is(err, broken) {
+		t.Errorf("the second build: %v, want %v", err, broken)
+	}
+	isFound("after the second build")
+	p.check = func() error { return nil }
+	second, err := s.Build(t.Context(), changed, "process")
+	if now, found := s.Find("sleeper", "process"); err != nil || found != nil || now.Digests != second.Digests || now.Digests == first.Digests {
+		t.Errorf("the third build returned %+v, %v, and the store has %+v, %v", second, err, now, found)
+	}
+	if left, err := filepath.Glob(filepath.Join(s.Cache.Dir, "images-process", ".sleeper.*")); err != nil || len(left) != 1 {
+		t.Errorf("beside the image: %q, %v, want only the lock", left, err)
+	}
+}
+
+// TestDamagedImage checks that an image without its content, as after a crash of the machine, is an
+// error, is built again, and can be removed.
+func TestDamagedImage(t *testing.T) {
+	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"process": Layer{}}}
+	a, err := load(t, sleeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(s.Cache.Dir, "images-process", "sleeper")
+	damage := func(name string) {
+		t.Helper()
+		if _, err := s.Build(t.Context(), a, "process"); err != nil {
+			t.Fatal(err)
+		}
+		if i, err := s.Find("sleeper", "process"); err != nil || i.Program == "" {
+			t.Errorf("%+v, %v", i, err)
+		}
+		if err := os.Truncate(filepath.Join(folder, name), 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Find("sleeper", "process"); err == nil || vitrine.IsBadInput(err) {
+			t.Errorf("an image with an empty %s: %v", name, err)
+		}
+	}
+	damage(builtName)
+	damage(LayerName)
+	if _, err := s.Build(t.Context(), a, "process"); err != nil {
+		t.Error(err)
+	}
+	damage(builtName)
+	if err := s.Remove(t.Context(), "sleeper", "process"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after Remove: %v", err)
+	}
+}
+
+// TestChangedPorts checks that another port makes another image.
+func TestChangedPorts(t *testing.T) {
+	s := Store{Cache: Cache{Dir: t.TempDir()}, Packers: map[string]Packer{"docker": Container{}}}
+	ids := map[string]bool{}
+	for _, port := range []int{7, 8} {
+		a, err := load(t, sleeper+fmt.Sprintf("ports: {none: %d}\n", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, err := s.Build(t.Context(), a, "docker")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := ContainerID(i.File)
+		if err != nil || i.Ports["none"] != port {
+			t.Errorf("got ports %v, %v, want %d", i.Ports, err, port)
+		}
+		ids[id] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("the archive did not change with the ports: %v", ids)
 	}
 }
 

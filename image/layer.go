@@ -94,18 +94,20 @@ func Permissions(m fs.FileMode) uint32 {
 	return p
 }
 
-// readTar calls yield for the regular files of an archive of WriteTar.
+// readTar calls yield for the regular files of an archive of WriteTar. An archive without entries is
+// damaged.
 func readTar(r io.Reader, yield func(name string, content io.Reader) error) error {
 	archive := tar.NewReader(r)
-	for {
+	for first := true; ; first = false {
 		h, err := archive.Next()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && first:
+			return errors.New("the archive is empty")
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if h.Typeflag != tar.TypeReg {
+		case h.Typeflag != tar.TypeReg:
 			continue
 		}
 		if err := yield("/"+h.Name, archive); err != nil {

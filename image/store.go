@@ -58,8 +58,8 @@ const (
 	builtName  = "built.json"
 )
 
-// Build builds the application's image for a substrate and replaces an older one. If nothing has
-// changed since the last build, Build returns the older image.
+// Build builds the application's image for a substrate and then replaces an older one, which stays if
+// the build fails. If nothing has changed since the last build, Build returns the older image.
 func (s Store) Build(ctx context.Context, a *Application, substrate string) (Image, error) {
 	packer := s.Packers[substrate]
 	if packer == nil {
@@ -76,27 +76,24 @@ func (s Store) Build(ctx context.Context, a *Application, substrate string) (Ima
 	if b.Tree, err = tree.Digest(); err != nil {
 		return Image{}, fmt.Errorf("image %s: %w", a.Name, err)
 	}
-	for {
-		if old, err := s.read(a.Name, substrate); err == nil && old.Tree == b.Tree && old.Key == b.Key {
-			return s.Find(a.Name, substrate)
+	var i Image
+	same := func(string) bool {
+		old, err := s.read(a.Name, substrate)
+		if err != nil || old.Tree != b.Tree || old.Key != b.Key || !maps.Equal(old.Ports, b.Ports) {
+			return false
 		}
-		kind := imagesKind + substrate
-		if err := s.Cache.Drop(ctx, kind, a.Name); err != nil {
-			return Image{}, err
-		}
-		var i Image
-		folder, err := s.Cache.Once(ctx, kind, a.Name, func(ctx context.Context, dir string) (err error) {
-			i, err = s.pack(ctx, a, tree, b, substrate, dir)
-			return err
-		})
-		if err != nil {
-			return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
-		}
-		if i.Name != "" { // without a name, another process was faster, perhaps with another description
-			i.File = filepath.Join(folder, filepath.Base(i.File))
-			return i, nil
-		}
+		i, err = s.Find(a.Name, substrate)
+		return err == nil // a damaged image is built again
 	}
+	folder, err := s.Cache.Replace(ctx, imagesKind+substrate, a.Name, same, func(ctx context.Context, dir string) (err error) {
+		i, err = s.pack(ctx, a, tree, b, substrate, dir)
+		return err
+	})
+	if err != nil {
+		return Image{}, fmt.Errorf("building image %s for %s: %w", a.Name, substrate, err)
+	}
+	i.File = filepath.Join(folder, filepath.Base(i.File))
+	return i, nil
 }
 
 // pack makes an image in the folder.
@@ -140,12 +137,12 @@ func (s Store) Find(name, substrate string) (Image, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Image{}, &vitrine.BadInput{File: "image " + name, Found: "not built for " + substrate, Want: "build it with vitrine image build, or see vitrine image list"}
 	}
-	if err != nil {
-		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
+	var i Image
+	if err == nil {
+		i, err = s.image(name, substrate, s.folder(name, substrate), b)
 	}
-	i, err := s.image(name, substrate, s.folder(name, substrate), b)
 	if err != nil {
-		return Image{}, fmt.Errorf("image %s for %s: %w", name, substrate, err)
+		return Image{}, fmt.Errorf("image %s for %s: %w; vitrine image build makes it again", name, substrate, err)
 	}
 	return i, nil
 }
@@ -215,9 +212,10 @@ func (s Store) List() ([]Image, error) {
 	return list, nil
 }
 
-// Remove removes an image. If there is no such image, the error is a *vitrine.BadInput.
+// Remove removes an image, which may be damaged. If there is no such image, the error is a
+// *vitrine.BadInput.
 func (s Store) Remove(ctx context.Context, name, substrate string) error {
-	if _, err := s.read(name, substrate); err != nil || !namePattern.MatchString(name) {
+	if _, err := os.Stat(s.folder(name, substrate)); err != nil || !namePattern.MatchString(name) {
 		return &vitrine.BadInput{File: "image " + name, Found: "not built for " + substrate, Want: "see vitrine image list"}
 	}
 	return s.Cache.Drop(ctx, imagesKind+substrate, name)

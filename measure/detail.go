@@ -58,7 +58,7 @@ func (s *site) startSoaker(ctx context.Context) (string, error) {
 	const name = "soaker-1"
 	if s.soaker == nil {
 		placed, err := s.Place(ctx, s.dir, testbed.Spec{OnHost: true, Unwired: true, Spec: substrate.Spec{
-			Name: name, Component: name, CPUs: s.config.CPUs.Function[:1],
+			Name: name, Component: name, CPUs: s.config.CPUs.Function[:1], Idle: true,
 		}})
 		if err != nil {
 			return "", err
@@ -118,7 +118,9 @@ func roundTripDetail(s *site, x stream, out sentStream, echo *received) Detail {
 func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	d := newDetail(s, x, out)
 	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
-	d.OneClock = out.record.Boot != "" && out.record.Boot == got.Boot
+	if d.OneClock = out.record.Boot != "" && out.record.Boot == got.Boot; d.OneClock {
+		d.Drift = d.Sent.Drift // the receiver's is over all its streams
+	}
 	list := got.streams[x.id]
 	d.analyze(x, s.config.Plan.Settings.Cut, list)
 	late := make([]delay.Packet, len(list))

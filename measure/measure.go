@@ -255,7 +255,7 @@ type Detail struct {
 	Sent     packet.Sent `json:"sent"`
 	Dropped  uint32      `json:"dropped_by_socket"` // because the buffer of the receiver or of the echo was full, over all its streams
 	Foreign  int         `json:"foreign"`           // packets that were not the receiver's probes
-	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME against the receiver's steady clock
+	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME against the receiver's steady clock; over all its streams if it has another kernel than the sender
 	Stamps   string      `json:"stamps"`            // source of the receive time stamps
 	Hardware bool        `json:"hardware_stamps"`   // the card also gave stamps, by its own clock
 	OneClock bool        `json:"one_clock"`         // one kernel stamped both ends; otherwise delays contain an unknown offset

@@ -22,6 +22,7 @@ import (
 	"vitrine/fabric/bridge"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/impair"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/measure/cpu"
@@ -78,14 +79,8 @@ func newBench(t *testing.T) *bench {
 	}
 	t.Cleanup(func() { _ = run.Close() })
 	cpus, err := testbed.ShareCPUs(nil, nil)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	self, selfErr := os.Executable()
-	if err := errors.Join(err, selfErr); err != nil {
-		t.Fatal(err)
-	}
-	return &bench{run: run, cpus: cpus, self: self}
+	hosttest.Need(t, err)
+	return &bench{run: run, cpus: cpus, self: hosttest.Self(t)}
 }
 
 func (b *bench) testbed() testbed.Config {
@@ -321,8 +316,8 @@ func TestScaleKeepsRatesOfTheUser(t *testing.T) {
 	if err != nil || got.Rates != s.Rates || got.Scaled != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if round(76543) != 76000 || round(1000) != 1000 || round(1999) != 1900 {
-		t.Error(round(76543), round(1000), round(1999))
+	if round(76543) != 76000 || round(1000) != 1000 || round(1999) != 1900 || round(0) != 0 {
+		t.Error(round(76543), round(1000), round(1999), round(0))
 	}
 }
 
@@ -424,6 +419,20 @@ func TestDropsOfTheEchoAreNoLoss(t *testing.T) {
 		o := outcome(x, x.Key(1), d)
 		if d.Network.Lost != 1 || o.Valid != (dropped == 0) {
 			t.Errorf("%d drops: got %d lost packets, valid %t: %s", dropped, d.Network.Lost, o.Valid, o.Reason)
+		}
+	}
+}
+
+// TestDriftIsOfOneStream checks that the drift of a one-way stream is over that stream, although one
+// receiver takes all streams. A receiver with a kernel of its own knows only the drift over all streams.
+func TestDriftIsOfOneStream(t *testing.T) {
+	s := &site{Site: &testbed.Site{}, config: &Config{}}
+	x := stream{metric: Latency, way: OneWay, id: 1, size: 64, rate: 1000, packets: 1}
+	out := sentStream{record: &packet.Record{Boot: "a", Sent: &packet.Sent{Packets: 1, Asked: 1000, Drift: 250_000}}}
+	for boot, want := range map[string]int64{"a": 250_000, "b": 3_000_000} {
+		got := &received{Record: &packet.Record{Boot: boot, Drift: 3_000_000}}
+		if d := oneWayDetail(s, x, out, got); d.Drift != want {
+			t.Errorf("receiver on kernel %s: got a drift of %d ns, want %d ns", boot, d.Drift, want)
 		}
 	}
 }

@@ -120,6 +120,9 @@ func (s *site) try(ctx context.Context, x stream) (packet.Sent, int, error) {
 
 // round rounds v down to two significant digits.
 func round(v float64) float64 {
+	if v <= 0 {
+		return 0 // no logarithm
+	}
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
 	return math.Floor(v/unit) * unit
 }

@@ -226,7 +226,7 @@ func (s *Summary) variation() result.Section {
 
 func (s *Summary) order() result.Section {
 	t := result.Table{
-		Caption: "The packets of all valid repeats, within the cut. Lost: RFC 7680. Reordered: RFC 4737, section 3.3; extent: section 4.2. Duplicates: RFC 5560.",
+		Caption: "The packets of all valid repeats, within the cut. Sizes are in bytes, without the frame check sequence. Lost: RFC 7680. Reordered: RFC 4737, section 3.3; extent: section 4.2. Duplicates: RFC 5560.",
 		Columns: Columns(1, "where", "stream", "size", "sent", "lost", "%", "reordered", "%", "extent", "duplicates"),
 	}
 	t.Columns[1].Number = false

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // instrument shows how well the streams kept their schedules, and the ports.
 func (s *Summary) instrument() result.Section {
 	sent := result.Table{
-		Caption: "How the streams were sent. Late: how long after their times packets left, in microseconds. Drift: how far the time of day moved against the steady clock in one stream, in microseconds. Skew: between the clocks of two kernels, in parts per million; it was removed. Stamps: source of the receive stamps.",
+		Caption: "How the streams were sent. Sizes are in bytes, without the frame check sequence. Late: how long after their times packets left, in microseconds. Drift: how far the time of day moved against the steady clock in one stream, in microseconds; at a receiver with a kernel of its own, over all its streams. Skew: between the clocks of two kernels, in parts per million; it was removed. Stamps: source of the receive stamps.",
 		Columns: Columns(1, "where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps"),
 	}
 	sent.Columns[1].Number, sent.Columns[8].Number = false, false
@@ -63,6 +64,9 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 	}
 	for _, name := range x.AllFabrics() {
 		add("networking model, "+name, x.Platform.NetworkingModel(name), "containerized-infra: networking models")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.FabricVersions)) {
+		add("virtual switch, "+name, cmp.Or(m.FabricVersions[name], "not known"), "RFC 8172, section 3.2")
 	}
 	for name, text := range x.Options.All() {
 		add("options of "+name, text, "RFC 8172, section 3.2")

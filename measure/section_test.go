@@ -170,6 +170,23 @@ func TestReportOfANetwork(t *testing.T) {
 	}
 }
 
+// TestConditionsNameTheSwitch checks that a report says which Open vSwitch the run had.
+func TestConditionsNameTheSwitch(t *testing.T) {
+	d := synthetic(t)
+	d.Manifest.FabricVersions = map[string]string{"ovs": "Open vSwitch 3.1.0, datapath netdev"}
+	var err error
+	if d.Sections, err = measure.Sections(d); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := report.Text(&text, d); err != nil {
+		t.Fatal(err)
+	}
+	if want := "Open vSwitch 3.1.0, datapath netdev"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in %s", want, text.String())
+	}
+}
+
 func TestRelativeToDirect(t *testing.T) {
 	s, err := measure.Read(synthetic(t))
 	if err != nil {

@@ -31,10 +31,12 @@ const (
 	stopGrace    = 20 * time.Second // for a receiver to print its record
 	readyWithin  = 3 * time.Minute  // for a virtual machine to boot
 	floorLink    = "lo"
-	receiverName = "receiver-1"
 	guestMemory  = 768 << 20 // bytes, of a virtual machine; it may hold this program in memory
 	etherSize    = 14        // bytes of an Ethernet header, which the MTU does not count
 )
+
+// Receiver is the component of the receiver, whose instance is receiver-1.
+const Receiver = "receiver"
 
 // floorAddress is the address of both sender and receiver on the floor's loopback interface. It is
 // in the range for benchmarks (RFC 2544, appendix C.2.2).
@@ -95,7 +97,7 @@ func (s *site) place(ctx context.Context) error {
 	if inside && s.guest {
 		return &vitrine.Unsupported{What: "a sender inside a virtual machine", Missing: "a clock that it shares with the host", Do: "measure from the host"}
 	}
-	receiver := substrate.Spec{Name: receiverName, Component: receiverName, CPUs: s.config.CPUs.Function}
+	receiver := substrate.Spec{Name: Receiver + "-1", Component: Receiver, CPUs: s.config.CPUs.Function}
 	if s.guest {
 		receiver.Memory = guestMemory
 		receiver.CPUs = receiver.CPUs[:1] // the CPU whose time is measured; a guest with more could use another

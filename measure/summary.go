@@ -59,7 +59,7 @@ type Row struct {
 	ScheduleMax float64        `json:"schedule_error_max_us"`
 	Stamps      string         `json:"stamps"`
 	Skew        float64        `json:"greatest_skew_ppm"` // between two kernels' clocks; already removed
-	Drift       float64        `json:"greatest_drift_us"` // of the time of day against the steady clock, in one stream
+	Drift       float64        `json:"greatest_drift_us"` // of the time of day against the steady clock, in one stream; of a receiver with another kernel, over all its streams
 
 	CPU *Use `json:"cpu,omitempty"` // efficiency only
 }

@@ -1,28 +1,36 @@
 package substrate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
 
-// OpenOutput opens a file to append a command's output to. It does not follow a symbolic
-// link, because any user who can write to the folder could put one there.
+// OpenOutput opens a file to append a command's output to. It opens only a regular file: any user who
+// can write to the folder could put a symbolic link there, or a pipe that nobody reads.
 func OpenOutput(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	f, err := openRegular(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("opening a file for output: %w", err)
+	}
+	if err := unix.SetNonblock(int(f.Fd()), false); err != nil { // commands inherit the descriptor
+		return nil, errors.Join(fmt.Errorf("opening a file for output: %w", err), f.Close())
 	}
 	return f, nil
 }
 
 // LastOutput returns the end of an output file for an error's text, at most that many
 // bytes. If the file cannot be read, LastOutput returns the reason instead.
-func LastOutput(path string, most int) string {
-	f, err := os.Open(path)
+func LastOutput(path string, most int) string { return OutputSince(path, 0, most) }
+
+// OutputSince is like LastOutput, but returns no bytes from before the offset in begins.
+func OutputSince(path string, begins int64, most int) string {
+	f, err := openRegular(path, os.O_RDONLY)
 	if err != nil {
 		return err.Error()
 	}
@@ -31,9 +39,42 @@ func LastOutput(path string, most int) string {
 	if err != nil {
 		return err.Error()
 	}
-	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-int64(most)), int64(most)))
+	if begins > info.Size() {
+		begins = 0 // the file was shortened below the offset
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, max(begins, info.Size()-int64(most)), int64(most)))
 	if err != nil {
 		return err.Error()
 	}
-	return strings.TrimSpace(string(text))
+	return strings.TrimSpace(Printable(string(text)))
+}
+
+// openRegular opens a file, and waits for no reader or writer of a pipe.
+func openRegular(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Printable returns a text from an instance without the control characters that a terminal would
+// obey. Line feeds and tabs stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return -1
+		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+			return r
+		}
+		return '?'
+	}, text)
 }

@@ -21,6 +21,7 @@ type Spec struct {
 	CPUs      []int         // CPUs the instance may run on; empty: any
 	CFSPeriod time.Duration // of the quota; 0: DefaultCFSPeriod
 	Dir       string        // the instance's own folder on the host, for logs and scratch; must exist
+	Idle      bool          // gets only CPU time that no other instance wants; only processes in cgroups obey it
 
 	// User is the user that commands run as, USER or USER:GROUP, by name or number; empty:
 	// the substrate's own. On the host it is a user of the host, in an image one of the image.

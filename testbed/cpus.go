@@ -35,14 +35,8 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 		}
 	}
 	c := CPUs{Function: slices.Clone(function), Generator: slices.Clone(generator)}
-	for _, cpu := range slices.Concat(c.Function, c.Generator) {
-		if !slices.Contains(allowed, cpu) {
-			return c, &vitrine.Unsupported{
-				What:    fmt.Sprintf("CPU %d, which the deployment names", cpu),
-				Missing: fmt.Sprintf("this process may run on CPUs %v", allowed),
-				Do:      "change servers.cpus or servers.generator_cpus, or, if isolcpus isolates the CPU, allow all CPUs of the run: taskset -c LIST vitrine ...",
-			}
-		}
+	if err := CheckCPUs(slices.Concat(c.Function, c.Generator), allowed); err != nil {
+		return c, err
 	}
 	if len(c.Generator) == 0 {
 		c.Generator = firstFree(allowed, c.Function)
@@ -67,6 +61,20 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 		}
 	}
 	return c, nil
+}
+
+// CheckCPUs returns a *vitrine.Unsupported if one of the CPUs that a file names is not allowed.
+func CheckCPUs(named, allowed []int) error {
+	for _, cpu := range named {
+		if !slices.Contains(allowed, cpu) {
+			return &vitrine.Unsupported{
+				What:    fmt.Sprintf("CPU %d, which the file names", cpu),
+				Missing: fmt.Sprintf("this process may run on CPUs %v", allowed),
+				Do:      "change servers.cpus or servers.generator_cpus, or, if isolcpus isolates the CPU, allow all CPUs of the run: taskset -c LIST vitrine ...",
+			}
+		}
+	}
+	return nil
 }
 
 // firstFree returns the first CPU that is not taken.

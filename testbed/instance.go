@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -224,20 +222,7 @@ func (in *Instance) logEnd() string {
 
 // Log returns the output since the instance's last start, at most its last 2 KiB.
 func (in *Instance) Log() string {
-	f, err := os.Open(in.logFile())
-	if err != nil {
-		return "(" + err.Error() + ")"
-	}
-	defer f.Close()
-	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		begins := in.logBegins
-		if begins > end {
-			begins = 0 // the log was shortened below the offset
-		}
-		_, _ = f.Seek(max(begins, end-tailBytes), io.SeekStart)
-	}
-	tail, _ := io.ReadAll(io.LimitReader(f, tailBytes))
-	return strings.TrimSpace(string(tail))
+	return substrate.OutputSince(in.logFile(), in.logBegins, tailBytes)
 }
 
 // remove removes the instance, if it was created.

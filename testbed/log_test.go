@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"vitrine/substrate"
 )
 
 // onDisk returns the number of bytes that a file uses on the disk. Holes do not count.
@@ -175,5 +177,18 @@ func TestShortLogsStay(t *testing.T) {
 	}
 	if text, err := os.ReadFile(in("other")); err != nil || string(text) != strings.Repeat("x", 5000) {
 		t.Errorf("got %d bytes, error %v, want the other file unchanged", len(text), err)
+	}
+}
+
+// TestLogFollowsNoLink: a container may put a link in place of its log. The end of the log is quoted in
+// errors and results, which more users may read than the link's target.
+func TestLogFollowsNoLink(t *testing.T) {
+	in := &Instance{Spec: Spec{Spec: substrate.Spec{Dir: t.TempDir()}}}
+	target := filepath.Join(t.TempDir(), "target")
+	if err := errors.Join(os.WriteFile(target, []byte("secret"), 0o600), os.Symlink(target, in.logFile())); err != nil {
+		t.Fatal(err)
+	}
+	if text := in.Log(); strings.Contains(text, "secret") {
+		t.Errorf("the log is %q", text)
 	}
 }

@@ -57,9 +57,9 @@ const (
 	Emulator = "emulator"
 )
 
-// Read reads the part servers.impair of a deployment that has these components.
-// If an option is invalid, the error is a *vitrine.BadInput with its place in
-// the file.
+// Read reads the part servers.impair of a deployment that has these components,
+// and an instance generator. If an option is invalid, the error is a
+// *vitrine.BadInput with its place in the file.
 func Read(part document.Node, components []string) (Config, error) {
 	var c Config
 	if err := part.Decode(&c); err != nil {
@@ -85,12 +85,15 @@ func Read(part document.Node, components []string) (Config, error) {
 // checkNames checks that the links are links of the components. path leads to the
 // variant in part.
 func (v Variant) checkNames(part document.Node, components []string, path ...string) error {
-	known := append(slices.Clone(components), vitrine.Generator)
+	known := components
+	if !slices.Contains(known, vitrine.Generator) { // its instance has no number
+		known = append([]string{vitrine.Generator}, known...)
+	}
 	check := func(name string, path ...string) error {
-		if slices.Contains(known, name) || slices.Contains(known, vitrine.ComponentOf(name)) {
+		if slices.Contains(known, name) || slices.Contains(components, vitrine.ComponentOf(name)) {
 			return nil
 		}
-		return part.BadInput("no component or instance "+name, "want generator, or one of "+strings.Join(components, ", "), path...)
+		return part.BadInput("no component or instance "+name, "want one of "+strings.Join(known, ", "), path...)
 	}
 	for _, peer := range v.Peers {
 		if err := check(peer, slices.Concat(path, []string{"peers"})...); err != nil {

@@ -104,6 +104,9 @@ func (r *Rate) UnmarshalText(text []byte) error {
 		return fmt.Errorf("rate %q: want a number with bit, kbit, mbit or gbit a second, such as 100mbit", text)
 	}
 	number, err := strconv.ParseFloat(string(m[1]), 64)
+	if err == nil && number == 0 { // a Link's rate of 0 is no limit
+		err = fmt.Errorf("rate %q: want more than 0, or no rate: then there is no limit", text)
+	}
 	*r = Rate(number * map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[string(m[2])])
 	return err
 }

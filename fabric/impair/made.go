@@ -19,13 +19,13 @@ type Made struct {
 	Lost     int64  `json:"lost"`     // by chance, as configured; netem also counts packets here that it had no room for
 
 	// Only the emulator counts these.
-	Dropped  int64 `json:"dropped"`  // at the tail of the queue
-	Overtook int64 `json:"overtook"` // skipped the delay
-	Aside    int64 `json:"aside"`    // to or from hosts other than Link.Peers
-	Missed   int64 `json:"missed"`   // the emulator had no room for them: it was too slow, or its CPU was busy
-	Refused  int64 `json:"refused"`  // the kernel refused to send them
-	Rate     Rate  `json:"rate"`     // from the first packet sent to the last
-	Lateness Late  `json:"lateness"` // of sending, after the time that the line decided
+	Dropped  int64 `json:"dropped"`        // at the tail of the queue
+	Overtook int64 `json:"overtook"`       // skipped the delay
+	Aside    int64 `json:"aside"`          // to or from hosts other than Link.Peers
+	Missed   int64 `json:"missed"`         // the emulator had no room for them: it was too slow, or its CPU was busy
+	Refused  int64 `json:"refused"`        // the kernel refused to send them
+	Rate     Rate  `json:"rate,omitempty"` // from the first packet sent to the last
+	Lateness Late  `json:"lateness"`       // of sending, after the time that the line decided
 }
 
 // Late describes the distribution of lateness.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
@@ -36,6 +38,44 @@ func TestIpvlanBadInput(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+}
+
+// TestIpvlanLeavesTheModeOfOthers checks that a run does not begin over a parent with interfaces in
+// another mode, of a live run or of the host. The kernel would change the mode of these.
+func TestIpvlanLeavesTheModeOfOthers(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	root := t.TempDir() + "/runs"
+	run := fabrictest.NewRun(t, root)
+	refused := func(who string) {
+		t.Helper()
+		host.Do(t, func() error {
+			if _, err := New(Config{Run: run, Parent: "eno1"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), who+" over it in mode l3") {
+				t.Errorf("got %v, want a *vitrine.BadInput with %q", err, who)
+			}
+			return nil
+		})
+	}
+	other := fabrictest.NewRun(t, root)
+	if err := other.Record("uplink", "eno1", []byte("mode l3 bridge")); err != nil { // as New does where the kernel has ipvlan
+		t.Fatal(err)
+	}
+	refused("run " + other.ID + " has interfaces")
+	if err := other.Erase("uplink", "eno1"); err != nil {
+		t.Fatal(err)
+	}
+	var lacks error
+	host.Do(t, func() error {
+		eno1, err := netlink.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		lacks = netlink.LinkAdd(&netlink.IPVlan{LinkAttrs: netlink.LinkAttrs{Name: "theirs", TxQLen: -1, ParentIndex: eno1.Attrs().Index}, Mode: netlink.IPVLAN_MODE_L3})
+		return nil
+	})
+	if lacks != nil {
+		t.Skip("the second half needs ipvlan: ", lacks)
+	}
+	refused("theirs is")
 }
 
 // TestIpvlanSaysWhatIsMissing checks that New and Check agree, and that the

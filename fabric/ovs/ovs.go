@@ -45,7 +45,7 @@ const (
 
 // NetworkingModel describes the fabric in the terms of
 // draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev); which one is under its ports"
+const NetworkingModel = "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev)"
 
 // Config is the part servers.ovs of a deployment.
 type Config struct {
@@ -60,15 +60,17 @@ type Config struct {
 	// MAC addresses that the switch learns, or flows, by a rule for each pair of
 	// instances, whose counters can be read.
 	Rules string `yaml:"rules,omitempty" json:"rules,omitempty" jsonschema:"enum=normal,enum=flows"`
-	// CPUs are the CPUs that the switch's threads run on; the default is any.
+	// CPUs are the CPUs that the switch's threads run on; the default is all CPUs
+	// of the run.
 	CPUs document.CPUs `yaml:"cpus,omitempty" json:"cpus,omitempty"`
 	// Server is the socket of a running database server, such as
 	// /run/openvswitch/db.sock, whose switch is used. The default is to start
 	// both.
 	Server string `yaml:"server,omitempty" json:"server,omitempty"`
 
-	Run    *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
-	Logger *slog.Logger  `yaml:"-" json:"-"` // nil: none
+	Run     *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired
+	RunCPUs document.CPUs `yaml:"-" json:"-"` // CPUs of the run; empty: those of the calling thread
+	Logger  *slog.Logger  `yaml:"-" json:"-"` // nil: none
 }
 
 // A Fabric is one bridge of Open vSwitch.
@@ -126,7 +128,7 @@ func New(ctx context.Context, config Config) (*Fabric, error) {
 		return nil, err
 	}
 	f.Segment = s
-	config.Logger.Info("Open vSwitch", "version", f.version, "datapath", f.datapath, "ports", f.config.Ports, "rules", f.config.Rules, "bridge", f.bridge)
+	config.Logger.Info("Open vSwitch", "version", f.version, "datapath", f.datapath, "ports", f.config.Ports, "rules", f.config.Rules, "bridge", f.bridge, "cpus", f.server.affinity().String())
 	return f, nil
 }
 
@@ -223,6 +225,7 @@ func (f *Fabric) connect(ctx context.Context) (err error) {
 		if f.server, err = newServer(dir, f.config.CPUs); err != nil {
 			return err
 		}
+		f.server.runCPUs = f.config.RunCPUs
 		if f.client, err = newClient(f.server.socket()); err != nil {
 			return err
 		}
@@ -244,10 +247,27 @@ func (f *Fabric) Describe() string {
 	if f.datapath == DatapathNetdev {
 		s += ", ports by " + f.config.Ports + ", TX checksums of instances not offloaded"
 	}
-	if len(f.config.CPUs) > 0 {
-		s += ", on CPUs " + f.config.CPUs.String()
+	if cpus := f.server.affinity(); len(cpus) > 0 {
+		s += ", on CPUs " + cpus.String()
 	}
 	return s + ", rules " + f.config.Rules
+}
+
+// Version describes the switch that a fabric with these options has, for the
+// record.
+func Version(ctx context.Context, config Config) (string, error) {
+	f := &Fabric{config: config}
+	if err := f.resolve(); err != nil {
+		return "", err
+	}
+	client, err := newClient(config.Server)
+	if err != nil {
+		return "", err
+	}
+	if f.version, err = client.version(ctx); err != nil {
+		return "", err
+	}
+	return f.Describe(), nil
 }
 
 // Ended returns an error if a daemon of the run's own switch has ended, with the

@@ -31,8 +31,9 @@ const (
 // are in one folder. The folder is in their command lines, so cleaning finds
 // them by it.
 type server struct {
-	dir      string // absolute
-	cpus     document.CPUs
+	dir      string        // absolute
+	cpus     document.CPUs // chosen by the user; polling threads use only these
+	runCPUs  document.CPUs
 	programs map[string]string
 	daemons  []*daemon // running, in the order in which they were started
 }
@@ -43,6 +44,20 @@ func folder(root, run string) string { return filepath.Join(root, run, "ovs") }
 func newServer(dir string, cpus document.CPUs) (*server, error) {
 	programs, err := find("ovsdb-tool", databaseName, switchName)
 	return &server{dir: dir, cpus: cpus, programs: programs}, err
+}
+
+// affinity returns the CPUs that the daemons may run on. Vitrine's own threads
+// run only on the generator's CPUs, and daemons that inherit these would take
+// the sender's time. affinity returns none if the daemons inherit the CPUs of
+// the thread that starts them, or if the switch is the user's.
+func (s *server) affinity() document.CPUs {
+	switch {
+	case s == nil:
+		return nil
+	case len(s.cpus) > 0:
+		return s.cpus
+	}
+	return s.runCPUs
 }
 
 func (s *server) path(name string) string { return filepath.Join(s.dir, name) }
@@ -133,7 +148,7 @@ func (s *server) launch(namespace, name string, args ...string) error {
 		return err
 	}
 	d.cmd.Stderr = stderr
-	err = netns.Do(namespace, func() error { return onCPUs(s.cpus, d.cmd.Start) })
+	err = netns.Do(namespace, func() error { return onCPUs(s.affinity(), d.cmd.Start) })
 	if err := errors.Join(err, stderr.Close()); err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -146,7 +161,7 @@ func (s *server) launch(namespace, name string, args ...string) error {
 }
 
 // onCPUs calls f on this thread, which may run only on the CPUs meanwhile.
-// Processes that f starts inherit this. No CPUs means any.
+// Processes that f starts inherit this. No CPUs means the thread's own.
 func onCPUs(cpus document.CPUs, f func() error) error {
 	if len(cpus) == 0 {
 		return f()

@@ -99,9 +99,19 @@ func daemons(t *testing.T, run *runstate.Run) map[string][]string {
 	return found
 }
 
+// TestOVSStaysOnItsCPUs checks that all threads of the switch run on the CPUs that the user chose,
+// or else on those of the run.
 func TestOVSStaysOnItsCPUs(t *testing.T) {
 	t.Parallel()
-	f := open(t, Config{CPUs: document.CPUs{0}})
+	for name, c := range map[string]Config{
+		"the user's": {CPUs: document.CPUs{0}, RunCPUs: document.CPUs{0, 1}}, "the run's": {RunCPUs: document.CPUs{0}},
+	} {
+		t.Run(name, func(t *testing.T) { testOnCPU0(t, c) })
+	}
+}
+
+func testOnCPU0(t *testing.T, c Config) {
+	f := open(t, c)
 	found := daemons(t, f.config.Run)
 	if len(found) != 2 || len(found[switchName]) < 2 {
 		t.Fatalf("got threads %q", found)

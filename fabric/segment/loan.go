@@ -79,14 +79,14 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	}
 	link, err := find(l.Links, fabric, name)
 	if vitrine.IsBadInput(err) {
-		if all := l.runsWithRecord(recordKind, name); len(all) > 0 {
+		if all := runsWithRecord(l.run.Root, recordKind, name); len(all) > 0 {
 			return bad(fmt.Sprintf("the interface %s is in use: run %s has it", name, all[0]), "another interface, or wait until that run ends; if it was killed, run `vitrine clean`")
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, run := range l.runsWithRecord(uplinkKind, name) {
+	for _, run := range runsWithRecord(l.run.Root, uplinkKind, name) {
 		if runstate.Alive(l.run.Root, run) {
 			return bad(fmt.Sprintf("the interface %s is in use: instances of run %s go out by it", name, run), "another interface, or wait until that run ends")
 		}
@@ -135,8 +135,8 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 
 // runsWithRecord returns the runs, alive or dead, that have a record of an
 // interface.
-func (l *Lender) runsWithRecord(kind, name string) (ids []string) {
-	records, _ := filepath.Glob(filepath.Join(l.run.Root, "*", kind, name)) // the only error is a bad pattern
+func runsWithRecord(root, kind, name string) (ids []string) {
+	records, _ := filepath.Glob(filepath.Join(root, "*", kind, name)) // the only error is a bad pattern
 	for _, record := range records {
 		ids = append(ids, filepath.Base(filepath.Dir(filepath.Dir(record))))
 	}

@@ -68,6 +68,9 @@ func (o *Over) openHost(config *Config) error {
 	if err == nil {
 		err = config.Fit(parent.Attrs().MTU, o.Parent)
 	}
+	if err == nil {
+		err = o.agree(config.Name, parent.Attrs().Index)
+	}
 	if err != nil {
 		return errors.Join(err, o.Unmake(nil))
 	}
@@ -102,6 +105,68 @@ func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netl
 		return nil, err
 	}
 	return link, run.Record(uplinkKind, name, nil)
+}
+
+// common returns the settings that all interfaces over one parent share, or ""
+// if each has its own. The kernel applies those of the latest ipvlan interface
+// to all of them (ipvlan_link_new).
+func common(link netlink.Link) string {
+	var v *netlink.IPVlan
+	switch link := link.(type) {
+	case *netlink.IPVlan:
+		v = link
+	case *netlink.IPVtap:
+		v = &link.IPVlan
+	default:
+		return ""
+	}
+	modes := map[netlink.IPVlanMode]string{netlink.IPVLAN_MODE_L2: "l2", netlink.IPVLAN_MODE_L3: "l3", netlink.IPVLAN_MODE_L3S: "l3s"}
+	flags := map[netlink.IPVlanFlag]string{netlink.IPVLAN_FLAG_BRIDGE: "bridge", netlink.IPVLAN_FLAG_PRIVATE: "private", netlink.IPVLAN_FLAG_VEPA: "vepa"}
+	return "mode " + modes[v.Mode] + " " + flags[v.Flag]
+}
+
+// agree records the common settings of this run's interfaces over the host's
+// parent. If interfaces of a live run or of the host have others, the error is a
+// *vitrine.BadInput. agree cannot see interfaces in namespaces of others.
+func (o *Over) agree(fabric string, parent int) error {
+	mine := common(o.Link(netlink.LinkAttrs{}))
+	if mine == "" {
+		return nil
+	}
+	// The record comes first: of two runs that begin at the same time, at least
+	// one sees the other.
+	if err := o.run.Record(uplinkKind, o.Parent, []byte(mine)); err != nil {
+		return err
+	}
+	check := func(who, theirs string) error {
+		if theirs == "" || theirs == mine {
+			return nil
+		}
+		return &vitrine.BadInput{File: "fabric " + fabric,
+			Found: fmt.Sprintf("the interface %s is in use: %s over it in %s, and the kernel would change that to %s", o.Parent, who, theirs, mine),
+			Want:  "another interface, the same mode, or wait until that has ended"}
+	}
+	for _, id := range runsWithRecord(o.run.Root, uplinkKind, o.Parent) {
+		records, err := runstate.Records(o.run.Root, id, uplinkKind)
+		if err != nil {
+			return err
+		}
+		if err := check("run "+id+" has interfaces", string(records[o.Parent])); err != nil && runstate.Alive(o.run.Root, id) {
+			return err
+		}
+	}
+	all, err := o.links.LinkList()
+	if err != nil {
+		return fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, link := range all {
+		if a := link.Attrs(); a.ParentIndex == parent {
+			if err := check(a.Name+" is", common(link)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // LeaveUplink records that the run's instances do not go out by the interface

@@ -223,7 +223,7 @@ func (w *wiring) Cut(_ *segment.Segment, end *segment.End) error {
 }
 
 // setVLAN makes the card keep a virtual function in the VLAN, and records the
-// VLAN that it was in before.
+// tag that the function had before.
 func (w *wiring) setVLAN(number int) error {
 	if w.config.VLAN == 0 {
 		return nil
@@ -232,10 +232,10 @@ func (w *wiring) setVLAN(number int) error {
 	if err != nil {
 		return fmt.Errorf("looking for the VLANs of %s: %w", w.config.Parent, err)
 	}
-	before := 0
+	var before tag
 	for _, vf := range parent.Attrs().Vfs {
 		if vf.ID == number {
-			before = vf.Vlan
+			before = tagOf(vf)
 		}
 	}
 	if err := w.state.note(number, before); err != nil {
@@ -253,8 +253,8 @@ func (w *wiring) resetVLAN(number int) error {
 	if !has {
 		return nil
 	}
-	if err := w.lender.Links.LinkSetVfVlan(w.parent, number, before); err != nil {
-		return fmt.Errorf("putting the virtual function %d of %s back into the VLAN %d: %w", number, w.config.Parent, before, err)
+	if err := before.set(w.lender.Links, w.parent, number); err != nil {
+		return fmt.Errorf("putting the virtual function %d of %s back into the VLAN %d: %w", number, w.config.Parent, before.vlan(), err)
 	}
 	return w.state.forget(number)
 }

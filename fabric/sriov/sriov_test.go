@@ -2,11 +2,13 @@ package sriov
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -292,6 +294,48 @@ func TestSriovRefuses(t *testing.T) {
 	}
 	if after := c.interfaces(t); !slices.Equal(after, before) {
 		t.Errorf("the host had interfaces %q, now has %q", before, after)
+	}
+}
+
+// A fakeCard keeps the VLAN tag of one virtual function.
+type fakeCard netlink.VfInfo
+
+func (c *fakeCard) LinkSetVfVlanQos(link netlink.Link, vf, vlan, qos int) error {
+	return c.LinkSetVfVlanQosProto(link, vf, vlan, qos, int(netlink.VLAN_PROTOCOL_8021Q))
+}
+
+func (c *fakeCard) LinkSetVfVlanQosProto(_ netlink.Link, vf, vlan, qos, proto int) error {
+	*c = fakeCard{ID: vf, Vlan: vlan, Qos: qos, VlanProto: proto}
+	return nil
+}
+
+// TestSriovKeepsTheTag checks that a virtual function gets its VLAN back with the priority and the
+// protocol, also from the record of a killed run. Records of earlier builds have only the VLAN.
+func TestSriovKeepsTheTag(t *testing.T) {
+	for _, before := range []netlink.VfInfo{
+		{ID: 3, Vlan: 100, Qos: 5, VlanProto: int(netlink.VLAN_PROTOCOL_8021Q)},
+		{ID: 3, Vlan: 4094, Qos: 7, VlanProto: int(netlink.VLAN_PROTOCOL_8021AD)},
+	} {
+		run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+		s := state{run: run, Parent: "eno1"}
+		if err := s.note(before.ID, tagOf(before)); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := states(run.Root, "eno1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := fakeCard{Vlan: 7}
+		if err := kept[run.ID].VLANs[before.ID].set(&now, nil, before.ID); err != nil || !reflect.DeepEqual(netlink.VfInfo(now), before) {
+			t.Errorf("got %+v, error %v, want %+v", now, err, before)
+		}
+		if err := run.Erase(recordKind, "eno1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var old state
+	if err := json.Unmarshal([]byte(`{"vlans":{"3":100}}`), &old); err != nil || old.VLANs[3].vlan() != 100 {
+		t.Errorf("got %+v, error %v, want the VLAN 100", old, err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/vishvananda/netlink"
+
 	"vitrine"
 	"vitrine/fabric/segment"
 	"vitrine/internal/runstate"
@@ -24,16 +26,43 @@ type state struct {
 	Parent  string      `json:"parent"`
 	Made    bool        `json:"made"`    // a run made them: this one, or an earlier one
 	Leaving bool        `json:"leaving"` // the run does not use them any more
-	VLANs   map[int]int `json:"vlans"`   // former VLANs, by number of the virtual function
+	VLANs   map[int]tag `json:"vlans"`   // former tags, by number of the virtual function
+}
+
+// A tag is a VLAN tag as in a frame (IEEE 802.1Q clause 9): the protocol in the
+// upper 16 bits, the priority in the upper 3 of the lower 16, and the VLAN in
+// the lowest 12. Without a protocol it is of 802.1Q.
+type tag uint32
+
+// tagOf returns the tag that a card adds to the frames of a virtual function.
+func tagOf(vf netlink.VfInfo) tag {
+	return tag(vf.VlanProto)<<16 | tag(vf.Qos)<<13 | tag(vf.Vlan)
+}
+
+func (t tag) vlan() int { return int(t & 0xfff) }
+
+// A tagger is a *netlink.Handle.
+type tagger interface {
+	LinkSetVfVlanQos(link netlink.Link, vf, vlan, qos int) error
+	LinkSetVfVlanQosProto(link netlink.Link, vf, vlan, qos, proto int) error
+}
+
+// set makes the card add the tag to the frames of a virtual function.
+func (t tag) set(links tagger, parent netlink.Link, number int) error {
+	priority, protocol := int(t>>13&7), netlink.VlanProtocol(t>>16)
+	if protocol == netlink.VLAN_PROTOCOL_UNKNOWN || protocol == netlink.VLAN_PROTOCOL_8021Q { // not all drivers take the protocol
+		return links.LinkSetVfVlanQos(parent, number, t.vlan(), priority)
+	}
+	return links.LinkSetVfVlanQosProto(parent, number, t.vlan(), priority, int(protocol))
 }
 
 func (s *state) record() error { return s.run.RecordJSON(recordKind, s.Parent, s) }
 
-func (s *state) note(number, vlan int) error {
+func (s *state) note(number int, before tag) error {
 	if s.VLANs == nil {
-		s.VLANs = make(map[int]int)
+		s.VLANs = make(map[int]tag)
 	}
-	s.VLANs[number] = vlan
+	s.VLANs[number] = before
 	return s.record()
 }
 
@@ -161,9 +190,9 @@ func (c Cleaner) undo(s *state) error {
 	if err != nil {
 		return fmt.Errorf("looking for %s: %w", s.Parent, err)
 	}
-	for number, vlan := range s.VLANs {
-		if err := links.LinkSetVfVlan(parent, number, vlan); err != nil {
-			return fmt.Errorf("putting number %d back into the VLAN %d: %w", number, vlan, err)
+	for number, before := range s.VLANs {
+		if err := before.set(links, parent, number); err != nil {
+			return fmt.Errorf("putting number %d back into the VLAN %d: %w", number, before.vlan(), err)
 		}
 	}
 	return s.remove(c.Root, f)

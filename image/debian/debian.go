@@ -120,9 +120,14 @@ func (b Builder) Base(ctx context.Context, o Options) (Base, error) {
 	return baseIn(least, disk)
 }
 
-// key returns the name of the base in the cache.
+// key returns the name of the base in the cache. The base has the keys of the mirror, so their content
+// counts.
 func (o Options) key() string {
 	text, _ := json.Marshal(o) // cannot fail: only strings
+	if o.Keyring != "" {
+		keys, _ := os.ReadFile(o.Keyring) // building reports a file that cannot be read
+		text = append(text, keys...)
+	}
 	sum := sha256.Sum256(append([]byte(recipe+initScript+strings.Join(modules, " ")), text...))
 	return o.Release + "-" + hex.EncodeToString(sum[:6])
 }

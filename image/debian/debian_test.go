@@ -99,12 +99,20 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestKeyDependsOnPackages(t *testing.T) {
+func TestKeyDependsOnOptions(t *testing.T) {
+	keyring := filepath.Join(t.TempDir(), "mirror.gpg")
+	with := func(content string) string {
+		if err := os.WriteFile(keyring, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return Options{Release: "bookworm", Keyring: keyring}.key()
+	}
 	keys := []string{
+		with("old key"), with("new key"),
 		Options{Release: "bookworm"}.key(), Options{Release: "bookworm", Packages: []string{"redis-server"}}.key(),
 		Options{Release: "bookworm", Mirror: "file:///srv"}.key(), Options{Release: "trixie"}.key(),
 	}
-	if slices.Sort(keys); len(slices.Compact(slices.Clone(keys))) != 4 {
+	if slices.Sort(keys); len(slices.Compact(slices.Clone(keys))) != 6 {
 		t.Errorf("keys %q", keys)
 	}
 }

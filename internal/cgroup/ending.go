@@ -219,10 +219,12 @@ func all(dir string) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == own }), nil
 }
 
-// procs lists the processes in one group. It lists none if the group does not exist.
+// procs lists the processes in one group. It lists none if the group does not exist, or if it is
+// threaded: its processes are listed by its threaded domain, a group above it (cgroup-v2.rst). A
+// leaf itself is never threaded, because the kernel threads no group that has processes.
 func procs(dir string) ([]int, error) {
 	b, err := get(dir, "cgroup.procs")
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
 	}
 	if err != nil {

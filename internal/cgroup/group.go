@@ -23,6 +23,7 @@ type Limits struct {
 	Period time.Duration // period of the quota
 	Memory int64         // bytes; 0: no limit
 	CPUs   []int         // CPUs to run on; empty: any
+	Idle   bool          // gets only CPU time that no other group of the run wants
 }
 
 // Limits that the kernel sets for quotas (kernel/sched/core.c, min_cfs_quota_period and
@@ -189,6 +190,11 @@ func (g *Group) limit(l Limits) error {
 			return err
 		}
 	}
+	if l.Idle {
+		if err := g.yield(); err != nil {
+			return err
+		}
+	}
 	if l.Memory > 0 && g.host.Has(Memory) {
 		return g.memory(strconv.FormatInt(l.Memory, 10))
 	}
@@ -215,6 +221,20 @@ func (g *Group) SetQuota(l Limits) error {
 		return err
 	}
 	return set(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota.Microseconds(), 10))
+}
+
+// yield makes the group idle. Kernels before 5.15 have no idle groups; there it gets the least
+// weight.
+func (g *Group) yield() error {
+	dir := g.dir(g.host.tree(CPU))
+	err := set(dir, "cpu.idle", "1")
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case g.host.Version == 2:
+		return set(dir, "cpu.weight", "1")
+	}
+	return set(dir, "cpu.shares", "2")
 }
 
 // memory limits memory, and disables swap if the kernel can. A function that swaps would have more

@@ -103,6 +103,37 @@ func TestCgroupLimits(t *testing.T) {
 	}
 }
 
+// TestCgroupIdleYields checks that an idle group gets hardly any CPU time beside a group that wants
+// all of it.
+func TestCgroupIdleYields(t *testing.T) {
+	h := host(t)
+	if !h.Has(CPUSet) {
+		t.Skip(&vitrine.Unsupported{What: "this test", Missing: "the cgroup controller cpuset"})
+	}
+	label := run(t, h)
+	loop := func(name, script string, idle bool) *exec.Cmd {
+		g, err := h.Create(label, name, Limits{CPUs: []int{0}, Idle: idle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, cmd := start(t, g, "1", script)
+		return cmd
+	}
+	idle := loop("soaker-1", "while :; do :; done", true)
+	busy := loop("receiver-1", "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done", false)
+	if err := busy.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := idle.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = idle.Wait()
+	used := func(c *exec.Cmd) time.Duration { return c.ProcessState.UserTime() + c.ProcessState.SystemTime() }
+	if used(idle) > used(busy)/4 {
+		t.Errorf("the idle group used %v of CPU time, the other group %v", used(idle), used(busy))
+	}
+}
+
 func TestCgroupQuotaBounds(t *testing.T) {
 	for _, l := range []Limits{
 		{VCPUs: 0.01, Period: 20 * time.Millisecond},
@@ -236,6 +267,36 @@ func TestCgroupLeafWithGroups(t *testing.T) {
 	}
 	if _, err := os.Stat(l.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the leaf still exists: %v", err)
+	}
+}
+
+// TestCgroupKillsInThreadedGroups checks that Kill ends a process that a command put into a threaded
+// group below its leaf, and that Remove removes the group.
+func TestCgroupKillsInThreadedGroups(t *testing.T) {
+	h := host(t)
+	if h.Version != 2 {
+		t.Skip("only groups of version 2 can be threaded")
+	}
+	g, err := h.Create(run(t, h), "sprout-1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, cmd := start(t, g, "1", "exec sleep 1000")
+	inner := filepath.Join(l.dir, "threads")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(set(inner, "cgroup.type", "threaded"), set(inner, "cgroup.threads", strconv.Itoa(cmd.Process.Pid))); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("ended by %v", err)
+	}
+	if gone, err := l.Remove(); !gone || err != nil {
+		t.Errorf("Remove removed the leaf: %v, %v", gone, err)
 	}
 }
 

@@ -60,7 +60,7 @@ func put(path string, mode fs.FileMode, write func(io.Writer) error, name func(f
 	if err := name(f.Name(), path); err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return Sync(dir)
 }
 
 // temporary matches the names of put's temporary files, and in them the name of the file.
@@ -88,15 +88,25 @@ func Torn(f *os.File) (size int64, torn bool, err error) {
 	return info.Size(), last[0] != '\n', err
 }
 
-// syncFolder makes the names in a folder survive a crash of the machine.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
+// Sync makes the content of a file, or the names in a folder, survive a crash of the machine.
+func Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = d.Close() }() // opened for reading
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
+	defer func() { _ = f.Close() }() // opened for reading
+	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return err // EINVAL: a file system that cannot sync folders
 	}
 	return nil
+}
+
+// SyncTree calls Sync for a folder and all files and folders below it.
+func SyncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && (e.IsDir() || e.Type().IsRegular()) {
+			err = Sync(path)
+		}
+		return err
+	})
 }

@@ -89,12 +89,21 @@ func TestCreateNeverReplaces(t *testing.T) {
 	check(t, path, "first", 0o600)
 }
 
-func TestSyncFolder(t *testing.T) {
+func TestSync(t *testing.T) {
 	dir := t.TempDir()
-	if err := syncFolder(dir); err != nil {
+	file := filepath.Join(dir, "below", "file")
+	err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("text"), 0o600), os.Symlink("none", filepath.Join(dir, "link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(Sync(dir), Sync(file), SyncTree(dir)); err != nil {
 		t.Error(err)
 	}
-	if err := syncFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	none := filepath.Join(dir, "none")
+	if err := Sync(none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	if err := SyncTree(none); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -30,6 +30,22 @@ func BuiltTests(t testing.TB, pkg string) string {
 	return built(t, pkg, "test", "-c")
 }
 
+// Self returns a script that runs this test binary with GORACE. Instances do not inherit GORACE,
+// which also sets how long a process under the race detector sleeps before it ends.
+func Self(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "self")
+	text := fmt.Sprintf("#!/bin/sh\nexport GORACE=%q\nexec %q \"$@\"\n", os.Getenv("GORACE"), self)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func built(t testing.TB, pkg string, verb ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))

@@ -202,20 +202,30 @@ func MakeRoot(root string) error {
 	return Private(root)
 }
 
-// Private returns an error unless the root belongs to this user alone. It is needed because
-// anybody can make a folder in /tmp first.
+// Private returns an error unless the root belongs to this user alone.
 func Private(root string) error {
+	if err := PrivateFolder(root); err != nil {
+		return fmt.Errorf("the folder of runs (below XDG_RUNTIME_DIR, except for root): %w", err)
+	}
+	return nil
+}
+
+// PrivateFolder returns an error unless a folder belongs to this user alone. It is needed because
+// anybody can make a folder in /tmp first.
+func PrivateFolder(path string) error {
 	var st unix.Stat_t
-	if err := unix.Lstat(root, &st); err != nil {
-		return fmt.Errorf("looking at the folder of runs %s: %w", root, err)
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("looking at %s: %w", path, err)
 	}
 	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK: // a link in a folder of others may lead elsewhere later
+		return fmt.Errorf("%s is a symbolic link; name the folder that it leads to", path)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("the folder of runs %s is not a folder; remove it", root)
+		return fmt.Errorf("%s is not a folder; remove it", path)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("the folder of runs %s belongs to user %d, not to user %d; set XDG_RUNTIME_DIR to a folder of your own", root, st.Uid, os.Geteuid())
+		return fmt.Errorf("%s belongs to user %d, not to user %d; use a folder of your own", path, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("the folder of runs %s can be written by others; run chmod 700 on it", root)
+		return fmt.Errorf("%s can be written by others; run chmod 700 on it", path)
 	}
 	return nil
 }

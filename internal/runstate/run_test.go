@@ -210,7 +210,7 @@ func TestNewRefusesRootsOfOthers(t *testing.T) {
 	if err := os.Symlink(own, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(link); err == nil || !strings.Contains(err.Error(), "not a folder") {
+	if _, err := New(link); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
 		t.Errorf("a symbolic link as root: %v", err)
 	}
 	if os.Geteuid() != 0 {

@@ -137,7 +137,7 @@ func (s Subject) responder(t *testing.T, b Behaviour) Function {
 func (s Subject) command(ctx context.Context, trial load.Trial, stdout, stderr *bytes.Buffer) *exec.Cmd {
 	c := load.Command(s.Program, trial)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	cmd.Env = append(c.Env, "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"))
+	cmd.Env = append(c.Env, "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "GORACE="+os.Getenv("GORACE"))
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd
 }

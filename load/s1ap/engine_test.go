@@ -95,6 +95,7 @@ func (e *epc) run(trial load.Trial) load.Report {
 
 // TestFailuresHaveTheirCause provokes each rejection.
 func TestFailuresHaveTheirCause(t *testing.T) {
+	t.Parallel()
 	e := startEPC(t, 2, 0)
 	e.start("hss", hss.Run, "--listen", e.at(42, 3868), "--subscribers", "20", "--wrong-key-every", "2")
 	stop := e.mme("--hss", e.at(42, 3868))
@@ -175,6 +176,7 @@ func TestIMSIsAttachTwice(t *testing.T) {
 
 // TestENodeBsConnectAgain ends the MME in the middle of a trial and starts another MME.
 func TestENodeBsConnectAgain(t *testing.T) {
+	t.Parallel()
 	e := startEPC(t, 3, 0)
 	stop := e.mme()
 	e.connected(1)
@@ -203,6 +205,7 @@ func TestENodeBsConnectAgain(t *testing.T) {
 // TestStaysAreNotPartOfTheLatency lets UEs stay connected for much longer than their procedures
 // take.
 func TestStaysAreNotPartOfTheLatency(t *testing.T) {
+	t.Parallel()
 	const stay = 4 * time.Second
 	e := startEPC(t, 5, 1)
 	for _, scenario := range []string{AttachDetach, Mix} {

@@ -2,9 +2,12 @@ package s1ap
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"testing"
 
+	"vitrine"
 	"vitrine/internal/hosttest"
 	oneprocess "vitrine/reference/epc"
 	"vitrine/reference/epc/hss"
@@ -15,8 +18,9 @@ import (
 // P-GW in separate processes, the other has them in one process. Both must count the same
 // procedures.
 func TestOneProcessCountsAsSeparateOnes(t *testing.T) {
-	apart := startEPC(t, 2, 1)
-	one := &epc{t: t, prefix: fmt.Sprintf("127.%d.3.", 100+os.Getpid()%100)}
+	t.Parallel()
+	apart := startEPC(t, 9, 1)
+	one := &epc{t: t, prefix: fmt.Sprintf("127.%d.10.", 100+os.Getpid()%100)}
 	one.start("hss", hss.Run, "--listen", one.at(41, 3868))
 	one.start("pcrf", pcrf.Run, "--listen", one.at(31, 3868))
 	one.start("epc", oneprocess.Run, "--s1", one.at(1, 36412), "--hss", one.at(41, 3868), "--pcrf", one.at(31, 3868),
@@ -52,5 +56,15 @@ func TestOneProcessCountsAsSeparateOnes(t *testing.T) {
 	}
 	if one.metric(1, "gtpc_unsent_total") > 0 {
 		t.Error("a GTP-C queue dropped a message")
+	}
+}
+
+// TestOneProcessHasNoStore asks an EPC in one process for a store. Its S-GW and P-GW end with its MME,
+// so the UE contexts must not outlive them.
+func TestOneProcessHasNoStore(t *testing.T) {
+	t.Parallel()
+	args := []string{"--s1", "127.0.0.1:0", "--hss", "127.0.0.1:1", "--store", "http://127.0.0.1:1"}
+	if err := oneprocess.Run(t.Context(), args, io.Discard, io.Discard); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "--store") {
+		t.Errorf("got %v, want a bad input about --store", err)
 	}
 }

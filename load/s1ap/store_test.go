@@ -126,6 +126,7 @@ func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
 func TestKilledMMELosesNoUE(t *testing.T) {
 	for name, open := range engines() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const mmes = 2
 			v := startStore(t, open)
 			e, processes := startStoreEPC(t, 60+len(name), mmes, v.URL)
@@ -155,6 +156,7 @@ func TestKilledMMELosesNoUE(t *testing.T) {
 // TestEveryProcedureMovesBetweenMMEs plays the mix and kills an MME, so that an MME gets attaches,
 // updates and detaches of UEs that it did not attach.
 func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
+	t.Parallel()
 	const mmes = 2
 	v := startStore(t, engines()["embedded"])
 	e, processes := startStoreEPC(t, 70, mmes, v.URL)
@@ -195,6 +197,7 @@ func agree(t *testing.T, e *epc, v *servicetest.Store) {
 // TestStoreAway checks that an MME refuses with congestion while the store is away, and serves
 // again when the store is back.
 func TestStoreAway(t *testing.T) {
+	t.Parallel()
 	v := startStore(t, engines()["embedded"])
 	e, _ := startStoreEPC(t, 80, 1, v.URL)
 	params := map[string]string{"scenario": ServiceRequest, "timeout": patience.String()}

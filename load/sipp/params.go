@@ -38,9 +38,9 @@ type Params struct {
 // 17.1.1.2) SIPp gives the call up, and its error log does not name the call.
 const longestRetransmitting = 30 * time.Second
 
-// decode parses the parameters of a trial twice: as the built-in generator's and as the driver's.
+// Decode parses the parameters of a trial twice: as the built-in generator's and as the driver's.
 // Its errors are *vitrine.BadInput and name the parameter.
-func decode(given map[string]string) (sip.Params, Params, error) {
+func Decode(given map[string]string) (sip.Params, Params, error) {
 	rest := maps.Clone(given)
 	delete(rest, "scenario_file")
 	for _, name := range []string{"digest", "hold", "expires", "tick"} {
@@ -82,7 +82,7 @@ func bad(found, want string) error {
 	return &vitrine.BadInput{File: "generator sipp", Found: found, Want: want}
 }
 
-// user returns the user part of a subscriber. decode has checked the format.
+// user returns the user part of a subscriber. Decode has checked the format.
 func (p Params) user(number int) string { return fmt.Sprintf(p.UserFormat, number) }
 
 // authentication returns SIPp's keyword for the subscriber's credentials.

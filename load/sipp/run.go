@@ -28,7 +28,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	if err := t.Check(); err != nil {
 		return err
 	}
-	common, p, err := decode(t.Params)
+	common, p, err := Decode(t.Params)
 	if err != nil {
 		return err
 	}

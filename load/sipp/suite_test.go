@@ -128,7 +128,7 @@ func TestPausesKeepTheGaps(t *testing.T) {
 }
 
 func TestDecodeRefusesMessages(t *testing.T) {
-	if _, _, err := decode(map[string]string{"messages": "x"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "messages") {
+	if _, _, err := Decode(map[string]string{"messages": "x"}); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "messages") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestDecodeRefusesLongRetransmissions(t *testing.T) {
 		retransmit, timeout string
 		refused             bool
 	}{{"true", "30s", false}, {"true", "30001ms", true}, {"false", "1m", false}} {
-		_, _, err := decode(map[string]string{"retransmit": c.retransmit, "timeout": c.timeout})
+		_, _, err := Decode(map[string]string{"retransmit": c.retransmit, "timeout": c.timeout})
 		if c.refused != (err != nil) || c.refused && (!vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "timeout")) {
 			t.Errorf("%+v: got %v", c, err)
 		}

@@ -29,6 +29,7 @@ import (
 	"vitrine/measure/delay"
 	"vitrine/measure/packet"
 	"vitrine/reference/forwarder"
+	"vitrine/reference/forwarder/xdp"
 	"vitrine/result"
 )
 
@@ -128,6 +129,10 @@ func (s *Settings) Check() error {
 		return bad("the plan", "nothing to measure", "name at least one substrate, fabric and forwarder")
 	case slices.Contains(s.Forwarders, Script) != (len(s.Program) > 0):
 		return bad("--script", fmt.Sprintf("%q", s.Program), "want a program with --forwarder script, and only with it")
+	case !slices.Contains([]string{"", xdp.Auto, xdp.Native, xdp.Generic}, s.Attach):
+		return bad("--attach", fmt.Sprintf("%q", s.Attach), "want auto, native or generic")
+	case s.Attach != "" && !slices.Contains(s.Forwarders, XDP):
+		return bad("--attach", s.Attach, "want it only with --forwarder xdp")
 	case len(s.Lengths) == 0 || s.Lengths[0] < 0 || s.mostHops() > MaxLength:
 		return bad("--length", s.Lengths, fmt.Sprintf("want 0 to %d hops, such as 1..4", MaxLength))
 	case !slices.IsSorted(s.Lengths) || len(slices.Compact(slices.Clone(s.Lengths))) < len(s.Lengths):

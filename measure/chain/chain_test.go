@@ -54,13 +54,7 @@ func config(t *testing.T, s Settings) Config {
 	}
 	t.Cleanup(func() { _ = run.Close() })
 	cpus, err := testbed.ShareCPUs(nil, nil)
-	if vitrine.IsUnsupported(err) {
-		t.Skip(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Need(t, err)
 	if s.Size == 0 {
 		s.Size, s.Packets, s.Rate, s.Repeat = 64, 100, 1000, 2
 	}
@@ -79,7 +73,7 @@ func config(t *testing.T, s Settings) Config {
 		t.Fatal(err)
 	}
 	c := Config{Plan: plan, Stage: measure.Stage{CPUs: cpus, Results: results, Testbed: testbedtest.Local(run)}}
-	c.Testbed.Self = self
+	c.Testbed.Self = hosttest.Self(t)
 	c.Testbed.Fabric = func(ctx context.Context, c spec.Choice, _ document.Node) (fabric.Fabric, error) {
 		switch c.Fabric {
 		case "ovs":
@@ -251,13 +245,9 @@ func judge(r Report, put float64) string {
 }
 
 func TestScriptForwards(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := report(t, Settings{
 		Forwarders: []string{Script}, Fabrics: []string{"bridge"}, Lengths: []int{1},
-		Program: []string{"/bin/sh", "-c", `exec "$0" reference forwarder --in "$INTERFACE" --next-mac "$NEXT_MAC"`, self},
+		Program: []string{"/bin/sh", "-c", `exec "$0" reference forwarder --in "$INTERFACE" --next-mac "$NEXT_MAC"`, hosttest.Self(t)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -328,6 +318,8 @@ func TestBadSettings(t *testing.T) {
 		"no script":                func(s *Settings) { s.Forwarders = []string{Script} },
 		"no fabric":                func(s *Settings) { s.Fabrics = nil },
 		"script":                   func(s *Settings) { s.Program = []string{"x"} },
+		"attach":                   func(s *Settings) { s.Forwarders, s.Attach = []string{XDP}, "nativ" },
+		"attach without XDP":       func(s *Settings) { s.Attach = "native" },
 		"no length":                func(s *Settings) { s.Lengths = nil },
 		"length":                   func(s *Settings) { s.Lengths = []int{-1} },
 		"lengths":                  func(s *Settings) { s.Lengths = []int{2, 1} },

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -113,7 +114,7 @@ func (r *Report) variation() result.Section {
 func (r *Report) linearity() result.Section {
 	lines := result.Table{
 		Caption: "Least-squares lines through the means of each length. " + r.note(),
-		Columns: measure.Columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared"),
+		Columns: measure.Columns(2, "chain", "of", "at 0 hops, µs", "per hop, µs", "R squared of the means"),
 	}
 	rest := result.Table{
 		Caption: "Residuals: the measured value minus that of the line, in microseconds. " + r.note(),
@@ -194,6 +195,9 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	}
 	for _, name := range s.Fabrics {
 		say("networking model, "+name, "%s", s.Platform.NetworkingModel(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.FabricVersions)) {
+		say("virtual switch, "+name, "%s", cmp.Or(m.FabricVersions[name], "not known"))
 	}
 	for name, text := range s.Options.All() {
 		say("options of "+name, "%s", text)

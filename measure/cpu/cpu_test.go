@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -44,6 +45,16 @@ func TestMain(m *testing.M) {
 		if err := RunSoak(ctx, []string{"--file", os.Getenv("CPU_TEST_FILE")}, io.Discard, os.Stderr); err != nil {
 			panic(err)
 		}
+	case "meter":
+		m, err := OpenMeter()
+		if err != nil {
+			panic(err)
+		}
+		var unseen int64
+		if err := errors.Join(m.objects.Variables["unseen"].Get(&unseen), m.Close()); err != nil {
+			panic(err)
+		}
+		_, _ = os.Stdout.WriteString(strconv.FormatInt(unseen, 10))
 	default:
 		os.Exit(m.Run())
 	}
@@ -175,6 +186,25 @@ func TestMeterCountsInterruptsBeforeTheirEvents(t *testing.T) {
 	}
 	if took := interrupted() - before; took < probes*unseen*2/3 {
 		t.Errorf("%d interrupts used %d ns", probes, took)
+	}
+}
+
+// TestMeterInAPIDNamespace checks that a Meter also measures the time before the events of interrupts
+// where the numbers of threads are not those of the kernel, as in a container.
+func TestMeterInAPIDNamespace(t *testing.T) {
+	m := openMeter(t)
+	var unseen int64
+	if err := errors.Join(m.objects.Variables["unseen"].Get(&unseen), m.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if unseen == 0 {
+		t.Skip("this kernel reports no events for timers")
+	}
+	c := program("CPU_TEST_WORK=meter")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	c.Stderr = os.Stderr
+	if out, err := c.Output(); err != nil || string(out) == "0" {
+		t.Errorf("got %q ns, error %v, want a time", out, err)
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"vitrine"
 	"vitrine/internal/thread"
 )
 
@@ -43,6 +46,9 @@ func (m *Meter) probe(unmetered int64) error {
 		callNothing()
 		return nil
 	})
+	if err == nil && reported == 0 {
+		err = &vitrine.Unsupported{What: "counting CPU time by BPF", Missing: "events of this thread's own system calls, by which BPF measures its own time"}
+	}
 	if err == nil {
 		err = v["unclear"].Set(max((callNothing()-unmetered)/2-reported, 0))
 	}
@@ -63,7 +69,7 @@ func (m *Meter) probe(unmetered int64) error {
 // thread. The result is 0 if this kernel lacks such events.
 func (m *Meter) median(kind uint32, do func() error) (int64, error) {
 	v := m.objects.Variables
-	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(uint32(unix.Gettid())), do(), v["probing"].Set(uint32(0)))
+	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(threadID()), do(), v["probing"].Set(uint32(0)))
 	var taken uint32
 	var samples [probes]int64
 	if err = errors.Join(err, v["taken"].Get(&taken), v["samples"].Get(&samples)); err != nil || taken < probes/4 {
@@ -71,6 +77,22 @@ func (m *Meter) median(kind uint32, do func() error) (int64, error) {
 	}
 	slices.Sort(samples[:taken])
 	return samples[taken/2], nil
+}
+
+// threadID returns the ID of the calling thread as BPF programs see it: in the first PID namespace,
+// which a container's process is not in. Kernels before 5.10 do not run the program that asks for
+// it. There threadID returns the ID in this process's own namespace.
+func threadID() uint32 {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.Return()},
+	})
+	if err == nil {
+		defer p.Close()
+		if id, err := p.Run(nil); err == nil {
+			return id // the lower half of what the function returns
+		}
+	}
+	return uint32(unix.Gettid())
 }
 
 // callNothing returns how long a system call that does nothing takes; ns.

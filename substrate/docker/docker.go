@@ -80,7 +80,7 @@ var (
 )
 
 // New connects to the engine. The error is a *vitrine.Unsupported if the engine does not
-// run, this user may not use it, or it lacks the runtime.
+// run, this user may not use it, or it lacks the runtime or the network.
 func New(ctx context.Context, config Config) (*Substrate, error) {
 	if config.Runs == "" {
 		config.Runs = runstate.DefaultRoot()
@@ -101,7 +101,11 @@ func New(ctx context.Context, config Config) (*Substrate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.checkRuntime(config.Runtime); err != nil {
+	err = e.checkRuntime(config.Runtime)
+	if err == nil && !namespaces {
+		err = e.checkHostNetwork()
+	}
+	if err != nil {
 		return nil, errors.Join(err, e.api.Close())
 	}
 	return &Substrate{

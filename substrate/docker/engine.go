@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -83,15 +84,30 @@ func dialEngine(ctx context.Context, host string) (*engine, error) {
 	return e, nil
 }
 
+// podman begins the name of Podman's engine.
+const podman = "Podman"
+
 // nameOfEngine returns the name of an engine. Podman answers the same API, and names itself among
 // the components of its version.
 func nameOfEngine(v types.Version) string {
 	for _, c := range v.Components {
-		if strings.HasPrefix(c.Name, "Podman") {
+		if strings.HasPrefix(c.Name, podman) {
 			return c.Name
 		}
 	}
 	return "Docker Engine"
+}
+
+// checkHostNetwork returns a *vitrine.Unsupported if the engine's host network is not this host's.
+// That of the rootless Docker Engine is a network namespace of RootlessKit; that of rootless Podman
+// is the host's.
+func (e *engine) checkHostNetwork() error {
+	if strings.HasPrefix(e.name, podman) || !slices.Contains(e.info.SecurityOptions, "name=rootless") {
+		return nil
+	}
+	return &vitrine.Unsupported{What: "docker: instances in the host's network",
+		Missing: "an engine of root: the host network of the rootless engine at " + e.host + " is a network namespace of its own",
+		Do:      "run as root with an engine of root (DOCKER_HOST), or use Podman"}
 }
 
 // unreachable explains why no engine answers at the socket, and what to do about it.

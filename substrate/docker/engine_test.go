@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -90,6 +93,38 @@ func TestPodmanIsNamed(t *testing.T) {
 	}
 	if got := nameOfEngine(v); got != "Podman Engine" {
 		t.Errorf("got %q, want Podman Engine", got)
+	}
+}
+
+// TestRootlessEngineHasAnotherNetwork checks that a rootless Docker Engine is refused for instances in
+// the host's network, because no generator reaches them there. Rootless Podman is not.
+func TestRootlessEngineHasAnotherNetwork(t *testing.T) {
+	for component, refused := range map[string]bool{"Engine": true, "Podman Engine": false} {
+		socket := filepath.Join(t.TempDir(), "socket")
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Api-Version", "1.41")
+			switch path.Base(r.URL.Path) {
+			case "version":
+				fmt.Fprintf(w, `{"Components":[{"Name":%q}],"ApiVersion":"1.41"}`, component)
+			case "info":
+				fmt.Fprint(w, `{"OSType":"linux","SecurityOptions":["name=seccomp,profile=builtin","name=rootless"]}`)
+			}
+		}))
+		_ = server.Listener.Close()
+		server.Listener = l
+		server.Start()
+		t.Cleanup(server.Close)
+		s, err := New(t.Context(), Config{Host: "unix://" + socket, Network: "host"})
+		if err == nil {
+			err = s.api.Close()
+		}
+		if refused && (!vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "rootless")) || !refused && err != nil {
+			t.Errorf("%s: got %v, want it to be refused: %t", component, err, refused)
+		}
 	}
 }
 

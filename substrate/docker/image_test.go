@@ -36,6 +36,7 @@ func TestDockerSubstrateImages(t *testing.T) {
 		"MadeOnce":      testStaticMadeOnce,
 		"ImageGone":     testStaticGone,
 		"Mounts":        testMounts,
+		"HostsStay":     testHostsStay,
 		"DefaultSignal": testDefaultSignal,
 		"Orphans":       testOrphansReaped,
 		"FullDisk":      testFullDisk,

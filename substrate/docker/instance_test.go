@@ -11,6 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"vitrine"
 	"vitrine/internal/hosttest"
@@ -46,6 +47,22 @@ func testMounts(b *bed) {
 	config.Mounts = []Mount{{Source: "settings", Target: "etc"}}
 	if _, err := New(b.ctx, config); !vitrine.IsBadInput(err) {
 		b.Errorf("relative target: got %v, want BadInput", err)
+	}
+}
+
+// testHostsStay checks that a container cannot put a link in place of its hosts file. The engine would
+// mount the link's target on this host into the instance's next container.
+func testHostsStay(b *bed) {
+	secret := filepath.Join(b.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	in, dir := b.create("c-1", b.image)
+	if err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "link", secret, filepath.Join(dir, hostsFile)}}); err == nil {
+		b.Error("the container replaced its hosts file")
+	}
+	if got := b.output(in, dir, nil, "/tool", "read", "/etc/hosts"); !strings.Contains(got, "127.0.1.1 c-1") {
+		b.Errorf("the next container has another /etc/hosts: %q", got)
 	}
 }
 
@@ -100,8 +117,16 @@ func testOrphansReaped(b *bed) {
 
 // testFullDisk checks that a failed write to the output is reported and does not stall the process.
 func testFullDisk(b *bed) {
+	if os.Geteuid() != 0 {
+		b.Skip("only root can mount a small disk")
+	}
+	disk := b.TempDir()
+	if err := unix.Mount("vitrine-test", disk, "tmpfs", 0, "size=4k"); err != nil {
+		b.Fatal(err)
+	}
+	hosttest.AtEnd(b, func() error { return unix.Unmount(disk, 0) })
 	in, _ := b.create("c-1", b.image)
-	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/tool"}, Stdout: "/dev/full"})
+	p, err := in.Start(b.ctx, vitrine.Command{Args: []string{"/tool", "read", "/tool"}, Stdout: filepath.Join(disk, "out")})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 	"vitrine/substrate"
 )
 
-// The smallest values that the kernel (CFS quota) and the engine (memory) accept.
+// The smallest values that the kernel (CFS quota) and the engine (memory, in bytes) accept.
 const (
 	minQuota  = time.Millisecond
-	minMemory = 6 << 20
+	MinMemory = 6 << 20
 )
 
 // limits returns the instance's limits in the engine's format. A limit that no engine can
@@ -52,7 +52,7 @@ func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
 		r.CPUPeriod, r.CPUQuota = period.Microseconds(), quota.Microseconds()
 	}
 	if spec.Memory > 0 {
-		if spec.Memory < minMemory {
+		if spec.Memory < MinMemory {
 			return refuse(fmt.Sprintf("%d bytes of memory", spec.Memory), "at least 6MiB, the engine's minimum")
 		}
 		if !s.info.MemoryLimit {
@@ -116,11 +116,14 @@ func (c Config) namespaces() (bool, error) {
 }
 
 // mounts returns the configured mounts, the instance's own folder under its host
-// path, and its /etc/hosts.
+// path, and its /etc/hosts. The file is also mounted over itself in the folder, because a container
+// cannot replace a mount point. If it could put a link there, the engine would mount the link's target.
 func (s *Substrate) mounts(spec substrate.Spec) []mount.Mount {
+	hosts := filepath.Join(spec.Dir, hostsFile)
 	all := []mount.Mount{
 		{Type: mount.TypeBind, Source: spec.Dir, Target: spec.Dir},
-		{Type: mount.TypeBind, Source: filepath.Join(spec.Dir, hostsFile), Target: "/etc/hosts", ReadOnly: true},
+		{Type: mount.TypeBind, Source: hosts, Target: hosts, ReadOnly: true},
+		{Type: mount.TypeBind, Source: hosts, Target: "/etc/hosts", ReadOnly: true},
 	}
 	for _, m := range s.config.Mounts {
 		all = append(all, mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: !m.Writable})

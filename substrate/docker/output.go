@@ -89,7 +89,7 @@ func (t *tail) Write(b []byte) (int, error) {
 
 // String returns the last lines, each indented; empty: no lines.
 func (t *tail) String() string {
-	text := strings.TrimRight(string(t.kept), "\n")
+	text := strings.TrimRight(substrate.Printable(string(t.kept)), "\n")
 	if text == "" {
 		return ""
 	}

@@ -22,7 +22,7 @@ func accountOf(user string) (*substrate.Account, error) {
 		if uint32(uid) == a.UID && uint32(os.Getegid()) == a.GID {
 			return nil, nil
 		}
-		return nil, &vitrine.Unsupported{What: "running as user " + user, Missing: "the privilege to change the user", Do: "run as root, or leave user away"}
+		return nil, &vitrine.Unsupported{What: "running as user " + user, Missing: "the privilege to change the user", Do: "run as root, or leave out user"}
 	}
 	return a, err
 }

@@ -47,7 +47,7 @@ func (in *Instance) make() error {
 			return err
 		}
 		group, err := s.groups.Create(in.spec.Run, in.spec.Name, cgroup.Limits{
-			VCPUs: in.spec.VCPUs, Period: in.spec.CFSPeriod, Memory: in.spec.Memory, CPUs: in.spec.CPUs,
+			VCPUs: in.spec.VCPUs, Period: in.spec.CFSPeriod, Memory: in.spec.Memory, CPUs: in.spec.CPUs, Idle: in.spec.Idle,
 		})
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package qemu
 
 import (
 	"context"
-	"os"
 
 	"vitrine"
 	"vitrine/image/debian"
@@ -28,7 +27,7 @@ func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	default:
 		guest.OK, guest.Missing = false, err.Error()
 	}
-	return []vitrine.Check{program, guest, s.checkAccelerator(ctx, program.OK && built, base.Kernel), checkVFIO()}
+	return []vitrine.Check{program, guest, s.checkAccelerator(ctx, program.OK && built, base.Kernel), checkVFIO("/")}
 }
 
 func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel string) vitrine.Check {
@@ -49,13 +48,6 @@ func (s *Substrate) checkAccelerator(ctx context.Context, possible bool, kernel 
 	return c
 }
 
-func checkVFIO() vitrine.Check {
-	c := vitrine.Check{Name: "qemu: devices of the host (VFIO)"}
-	groups, err := os.ReadDir("/sys/kernel/iommu_groups")
-	if c.OK = err == nil && len(groups) > 0; c.OK {
-		c.Detail = "the host has an IOMMU"
-	} else {
-		c.Missing = "an IOMMU that isolates devices"
-	}
-	return c
+func checkVFIO(root string) vitrine.Check {
+	return vitrine.NewCheck("qemu: devices of the host (VFIO)", "the host has an IOMMU, and its kernel VFIO", needVFIO(root, "giving a device to a virtual machine"))
 }

@@ -54,7 +54,7 @@ func newSubstrate(t *testing.T, change func(*Config)) (*Substrate, *runstate.Run
 func smallSpec(t *testing.T, run *runstate.Run, name string) substrate.Spec {
 	t.Helper()
 	component, _, _ := strings.Cut(name, "-")
-	return substrate.Spec{Run: run.ID, Name: name, Component: component, Memory: minMemory, Dir: t.TempDir()}
+	return substrate.Spec{Run: run.ID, Name: name, Component: component, Memory: MinMemory, Dir: t.TempDir()}
 }
 
 func create(t *testing.T, s *Substrate, spec substrate.Spec) *Instance {

@@ -92,8 +92,8 @@ const (
 
 // Memory sizes of machines, in bytes.
 const (
+	MinMemory      = 128 << 20 // a Debian with its kernel needs at least this much
 	defaultMemory  = 512 << 20
-	minMemory      = 128 << 20 // a Debian with its kernel needs at least this much
 	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
 )
 
@@ -152,8 +152,8 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	if spec.Memory == 0 {
 		spec.Memory = s.config.Memory
 	}
-	if spec.Memory < minMemory {
-		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a virtual machine", minMemory>>20)}
+	if spec.Memory < MinMemory {
+		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a virtual machine", MinMemory>>20)}
 	}
 	var err error
 	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {

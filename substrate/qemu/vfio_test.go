@@ -15,7 +15,7 @@ const device = "0000:3b:02.0"
 // checkDeviceIn reports as missing next.
 func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 	root := t.TempDir()
-	for _, step := range []struct{ missing, then string }{
+	for i, step := range []struct{ missing, then string }{
 		{"IOMMU", "sys/kernel/iommu_groups/7/"},
 		{"CONFIG_VFIO_PCI", "dev/vfio/vfio/"},
 		{"no device " + device, "sys/bus/pci/devices/" + device + "/"},
@@ -27,6 +27,9 @@ func TestDevicesAreRefusedWithTheReason(t *testing.T) {
 		}
 		if !vitrine.IsUnsupported(err) && !vitrine.IsBadInput(err) {
 			t.Errorf("%v is neither Unsupported nor BadInput", err)
+		}
+		if c := checkVFIO(root); c.OK != (i >= 2) || !c.OK && !strings.Contains(c.Missing, step.missing) {
+			t.Errorf("vitrine doctor without %q: got %+v", step.missing, c)
 		}
 		if err := os.MkdirAll(filepath.Join(root, step.then), 0o755); err != nil {
 			t.Fatal(err)

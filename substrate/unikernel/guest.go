@@ -153,7 +153,7 @@ func (g *guest) handleLine(line string) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cause = line
+	g.cause = substrate.Printable(line)
 }
 
 // verdict returns the error for the way the machine ended.

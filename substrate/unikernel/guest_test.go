@@ -11,6 +11,7 @@ func FuzzControl(f *testing.F) {
 	f.Add("running\nexit 7\n")
 	f.Add("running\nrunning\n")
 	f.Add("failed no such program\nrunning")
+	f.Add("failed \x1b]52;c;cm0gLXJm\a")
 	f.Fuzz(func(t *testing.T, sent string) {
 		g := &guest{builtHere: true, running: make(chan struct{})}
 		g.control(strings.NewReader(sent))
@@ -21,6 +22,9 @@ func FuzzControl(f *testing.F) {
 			if first == "running" {
 				t.Error("the message running did not mark the application as running")
 			}
+		}
+		if strings.ContainsAny(g.cause, "\x1b\a") {
+			t.Errorf("a terminal would obey the cause %q", g.cause)
 		}
 	})
 }

@@ -58,8 +58,8 @@ type Config struct {
 
 // Memory sizes of machines, in bytes.
 const (
+	MinMemory      = 48 << 20 // a kernel and a small program need at least this much
 	defaultMemory  = 256 << 20
-	minMemory      = 48 << 20  // a kernel and a small program need at least this much
 	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
 )
 
@@ -132,11 +132,11 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	if spec.Memory == 0 {
 		spec.Memory = s.config.Memory
 	}
-	if spec.Memory < minMemory {
-		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a machine", minMemory>>20)}
+	if spec.Memory < MinMemory {
+		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a machine", MinMemory>>20)}
 	}
 	if spec.User != "" {
-		return nil, &vitrine.Unsupported{What: "the user " + spec.User + " in a unikernel", Missing: "users: its application is its only program", Do: "leave user away"}
+		return nil, &vitrine.Unsupported{What: "the user " + spec.User + " in a unikernel", Missing: "users: its application is its only program", Do: "leave out user"}
 	}
 	var err error
 	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {

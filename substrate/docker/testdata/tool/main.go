@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,8 @@ func verb(name string, args []string) error {
 	switch name {
 	case "write": // FILE TEXT
 		return os.WriteFile(args[0], []byte(args[1]), 0o644)
+	case "link": // TARGET FILE: replaces the file by a link
+		return errors.Join(os.Remove(args[1]), os.Symlink(args[0], args[1]))
 	case "read": // FILE
 		b, err := os.ReadFile(args[0])
 		fmt.Println(string(b))
