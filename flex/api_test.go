@@ -64,6 +64,17 @@ func TestAPIAnswers(t *testing.T) {
 			t.Errorf("%s: %d: %s", path, status, body)
 		}
 	}
+	_, metrics := ask(http.MethodGet, "/metrics")
+	for _, want := range []string{ // what has not happened is 0, so that alerts on it can fire
+		`vitrine_flex_instances{state="active",type="registration"} 0`, `vitrine_flex_instances{state="failed",type="registration"} 0`,
+		`vitrine_flex_deaths_total{type="registration"} 0`, `vitrine_flex_lost_total{type="registration"} 0`,
+		`vitrine_flex_lost_dialogs_total{type="registration"} 0`,
+		`vitrine_flex_state_failures_total 0`, `vitrine_flex_event_failures_total 0`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("/metrics lacks %s:\n%s", want, metrics)
+		}
+	}
 	if status, body := ask(http.MethodGet, "/v1/explain/nobody"); status != http.StatusNotFound || !strings.Contains(body, "no instance nobody") {
 		t.Errorf("%d: %s", status, body)
 	}
@@ -110,7 +121,7 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 		"Instance": InstanceStatus{Address: "a", CPU: new(float64), Boot: 1, Reason: "r"},
 		"Event":    Event{At: now, Type: "t", Instance: "i", State: "s", Cause: "c"},
 		"Redline":  RedlineStatus{Under: &Measured{}, Last: &Measured{}, Next: &now, Waits: "w", Ratio: new(1.0)},
-		"Measured": Measured{Why: "w", Rate: 1, Low: 1, High: 1},
+		"Measured": Measured{Why: "w", Rate: 1, Low: 1, High: 1, Relief: 1},
 	} {
 		text, err := json.Marshal(v)
 		if err != nil {

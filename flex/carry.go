@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"vitrine/flex/config"
@@ -29,6 +30,20 @@ func (o *Orchestrator) hold(now time.Time, a decide.Action) {
 		o.events.add(Event{Kind: decide.Hold.String(), Type: a.Type, Cause: a.Cause, Reason: a.Reason})
 	}
 	o.holds[key] = now
+}
+
+// holdAll says in the status why nothing is decided: the runner does not answer.
+func (o *Orchestrator) holdAll() {
+	clear(o.why)
+	for _, t := range o.Types {
+		o.why[t.Name] = []string{fmt.Sprintf("%s: runner: the runner of instances does not answer, so everything stays as it is", decide.Hold)}
+	}
+	for _, in := range o.instances { // the runner measures their CPU and memory use
+		in.unit.Use, in.unit.Members = nil, slices.Clone(in.unit.Members) // a published Status shares the old slice
+		for i := range in.unit.Members {
+			in.unit.Members[i].CPU, in.unit.Members[i].Memory = nil, nil
+		}
+	}
 }
 
 // carryOut carries out the actions.

@@ -157,12 +157,14 @@ func (o *Orchestrator) readInstance(in *instance, at time.Time) {
 	if !o.allAnswered() || len(views) == 0 {
 		return
 	}
+	if n := len(in.readings); n > 0 && at.Sub(in.readings[n-1].At) >= 3*period {
+		in.readings = nil // after an outage, a span from before it would cover more than the window
+	}
 	in.readings = append(in.readings, client.Read(at, views...))
 	for len(in.readings) > 2 && at.Sub(in.readings[1].At) >= window {
 		in.readings = in.readings[1:]
 	}
-	n := len(in.readings)
-	in.known = n >= 2 && at.Sub(in.readings[n-2].At) < 3*period
+	in.known = len(in.readings) >= 2
 }
 
 // beginReadings takes the first reading of the instances that this step registered. The next
@@ -366,7 +368,7 @@ func (o *Orchestrator) view(now time.Time) decide.View {
 			rates[in.Type] += i.Rate
 		}
 		if in.unit.Use != nil {
-			i.CPU = *in.unit.Use
+			i.CPU, i.CPUKnown = *in.unit.Use, true
 		}
 		v.Instances = append(v.Instances, i)
 	}

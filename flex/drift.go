@@ -115,5 +115,6 @@ func (d *drift) median() (ratio float64, ok bool) {
 		return 0, false
 	}
 	sorted := slices.Sorted(slices.Values(d.ratios))
-	return sorted[len(sorted)/2], true
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2, true
 }

@@ -125,6 +125,13 @@ func TestQuietMinutesDoNotCount(t *testing.T) {
 	}
 }
 
+func TestMedianOfAnEvenNumberOfWindows(t *testing.T) {
+	d := drift{ratios: []float64{1, 3, 1, 2, 3, 1}}
+	if got, ok := d.median(); !ok || got != 1.5 {
+		t.Errorf("got %v, %v, want 1.5", got, ok)
+	}
+}
+
 func TestCostIsALineThroughTheSteps(t *testing.T) {
 	step := func(rate, cpus float64) redline.Step { return redline.Step{Rate: rate, CPU: cpus} }
 	line := []redline.Step{step(100, 0.15), step(200, 0.25), step(300, 0.35), {Rate: 400, CPU: 9, Stopped: true}}

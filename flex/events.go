@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,18 +61,20 @@ const (
 
 // Events is the event log. It keeps the last eventsInMemory events in memory and more on disk.
 type Events struct {
-	mu     sync.Mutex
-	folder string
-	file   *os.File
-	size   int64
-	last   []Event
-	failed error // error of the last write; nil: it succeeded
-	torn   bool  // the file may end within a line
+	mu       sync.Mutex
+	folder   string
+	log      *slog.Logger
+	file     *os.File
+	size     int64
+	last     []Event
+	failed   error  // error of the last write; nil: it succeeded
+	failures uint64 // events that are not on disk
+	torn     bool   // the file may end within a line
 }
 
 // openEvents opens the log in the folder for appending, and loads its last events.
-func openEvents(folder string) (*Events, error) {
-	e := &Events{folder: folder}
+func openEvents(folder string, log *slog.Logger) (*Events, error) {
+	e := &Events{folder: folder, log: log}
 	e.last = readEvents(filepath.Join(folder, EventsFile))
 	return e, e.open()
 }
@@ -129,7 +132,27 @@ func (e *Events) add(event Event) {
 		e.size += int64(n)
 		e.torn = err != nil
 	}
-	e.failed = err
+	e.report(err)
+}
+
+// report takes the outcome of a write. It logs when writes begin to fail, and when they succeed again.
+func (e *Events) report(err error) {
+	switch {
+	case err != nil && e.failed == nil:
+		e.log.Error("cannot write the events to disk; they are only in memory", "folder", e.folder, "error", err)
+	case err == nil && e.failed != nil:
+		e.log.Info("events are written to disk again", "folder", e.folder)
+	}
+	if e.failed = err; err != nil {
+		e.failures++
+	}
+}
+
+// unwritten returns the number of events that could not be written to disk.
+func (e *Events) unwritten() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failures
 }
 
 // turn rotates the log file.
@@ -156,6 +179,9 @@ func (o *Orchestrator) event(in *instance, kind string, cause decide.Cause, reas
 	o.events.add(Event{Kind: kind, Type: in.Type, Instance: in.Name, State: stateName(in.State), Cause: cause, Reason: reason})
 }
 
-func stateName(s decide.State) string {
-	return [...]string{"starting", "warming", "active", "draining", "drained", "failed", "stopping"}[s]
+func stateName(s decide.State) string { return stateNames()[s] }
+
+// stateNames returns the names of all states, in the order of decide.State.
+func stateNames() [decide.Stopping + 1]string {
+	return [...]string{"starting", "warming", "active", "draining", "drained", "failed", "stopping"}
 }

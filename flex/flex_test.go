@@ -87,6 +87,7 @@ func (r *fakeRunner) Remove(ctx context.Context, name string) error {
 type fakeDirector struct {
 	all      map[string]*client.Instance
 	inFlight uint64
+	dialogs  int64   // open dialogs of each instance
 	rate     float64 // transactions/s to the first instance by name
 	err      error
 	asked    time.Time
@@ -110,7 +111,7 @@ func (d *fakeDirector) Instances(context.Context) (list []client.Instance, err e
 			in.Transactions += n
 			in.Ended = map[string]uint64{"succeeded": in.Transactions}
 		}
-		in.InFlight = d.inFlight
+		in.InFlight, in.Dialogs = d.inFlight, d.dialogs
 		in.Drained = in.State == vitrine.Draining && d.inFlight == 0
 		list = append(list, *in)
 	}
@@ -229,16 +230,54 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 		if n := r.inState(decide.Active); n != 3 {
 			t.Fatalf("got %d instances for 50/s at 20/s each, want 3: %+v", n, r.Events())
 		}
+		r.types["registration"].rate = 7 // messages that no instance got, per second, at the last answer
 		r.director.err, r.director.rate = errors.New("no route to host"), 0
 		starts := len(r.runner.starts)
 		r.run(5 * time.Minute)
 		if len(r.runner.starts) != starts || r.inState(decide.Active) != 3 || len(r.Status().Away) != 1 || !r.has(EventAway, "no route to host") {
 			t.Errorf("got %d more starts, %d active instances, unhealthy %q", len(r.runner.starts)-starts, r.inState(decide.Active), r.Status().Away)
 		}
+		if got := r.Status().Types[0]; got.Known || got.Rate != 0 || got.Refused != 0 {
+			t.Errorf("got %+v, want no figures while they are unknown", got)
+		}
 		r.director.err = nil
 		r.run(5 * time.Minute)
 		if r.inState(decide.Active) != 1 || len(r.runner.units) != 1 || len(r.director.all) != 1 || !r.has(EventBack, "director") {
 			t.Errorf("recovered without load: got %d active instances, %d units, %d in the director", r.inState(decide.Active), len(r.runner.units), len(r.director.all))
+		}
+	})
+}
+
+// TestFiguresAfterAnOutageAreNew checks that transactions that were slow while no director answered do not
+// show in the latency after the outage.
+func TestFiguresAfterAnOutageAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.director.rate = 10
+		r.run(30 * time.Second)
+		r.director.err = errors.New("no route to host")
+		r.run(time.Minute)
+		r.director.all["registration-1"].Latencies.Add(100, 1000) // about 0.4 s each
+		r.director.err = nil
+		r.run(3 * time.Second)
+		if s := r.Status().Instances; len(s) != 1 || !s[0].Known || s[0].P99 != 0 {
+			t.Errorf("got %+v, want one instance with known figures and no latency since the outage", s)
+		}
+	})
+}
+
+// TestUnknownCPUStaysUnknown checks that the policy can tell an unknown CPU use from an idle instance.
+func TestUnknownCPUStaysUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		before := r.view(time.Now()).Instances[0]
+		u := r.runner.units["registration-1"]
+		u.Use = new(0.0)
+		r.runner.units["registration-1"] = u
+		r.step(t.Context())
+		if after := r.view(time.Now()).Instances[0]; before.CPUKnown || !after.CPUKnown {
+			t.Errorf("got known %v without a figure, %v with one", before.CPUKnown, after.CPUKnown)
 		}
 	})
 }
@@ -427,10 +466,58 @@ func TestRunnerAwayChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
 		r.run(10 * time.Second)
+		u := r.runner.units["registration-1"]
+		u.Use, u.Members = new(0.5), []unit.Member{{Name: "registration-1-sprout-1", CPU: new(0.5)}}
+		r.runner.units["registration-1"] = u
+		r.step(t.Context())
 		r.runner.err = errors.New("connection refused")
+		r.director.rate = 50
 		r.run(time.Minute)
 		if len(r.director.all) != 1 || r.director.all["registration-1"].State != vitrine.Active || !r.has(EventAway, "connection refused") {
 			t.Errorf("%+v", r.director.all)
+		}
+		if got := r.Status().Types[0]; !got.Known || got.Rate < 45 || !slices.Equal(got.Why, []string{"hold: runner: the runner of instances does not answer, so everything stays as it is"}) {
+			t.Errorf("the status has %+v, want the 50/s that the director counts now, and why nothing starts", got)
+		}
+		if got := r.Status().Instances[0]; got.CPU != nil || len(got.Members) != 1 || got.Members[0].CPU != nil {
+			t.Errorf("the status has %+v, want no CPU use of before the outage", got)
+		}
+		r.director.err = errors.New("no route to host")
+		r.run(10 * time.Second)
+		if s := r.Status(); s.Types[0].Known || len(s.Away) != 2 || !r.has(EventAway, "no route to host") {
+			t.Errorf("with the director away too: got %+v, away %q", s.Types[0], s.Away)
+		}
+	})
+}
+
+// TestDrainsWaitForTheRunner asks for drains while the runner does not answer, one of them several
+// times. Both instances must be drained when it answers again.
+func TestDrainsWaitForTheRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.director.rate = 30
+		r.run(30 * time.Second)
+		if n := r.inState(decide.Active); n < 2 {
+			t.Fatalf("got %d active instances, want 2 or more: %+v", n, r.Events())
+		}
+		r.runner.err = errors.New("connection refused")
+		r.run(5 * time.Second)
+		for _, name := range []string{"registration-1", "registration-1", "registration-1", "registration-2"} {
+			if err := r.Drain(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.run(5 * time.Second)
+		r.runner.err = nil
+		r.run(5 * time.Second)
+		var drained []string
+		for _, e := range r.Events() {
+			if e.Kind == EventDrain && e.Cause == "asked" {
+				drained = append(drained, e.Instance)
+			}
+		}
+		if want := []string{"registration-1", "registration-2"}; !slices.Equal(drained, want) {
+			t.Errorf("drained %q, want %q", drained, want)
 		}
 	})
 }
@@ -491,6 +578,31 @@ func TestOutdatedInstancesAreCounted(t *testing.T) {
 	})
 }
 
+// TestOutdatedServicesAreReported checks that status and one event tell of a service that runs by another
+// version of the file.
+func TestOutdatedServicesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "services: [{name: director, command: [director]}]\n")
+		r.run(20 * time.Second)
+		if r.Status().Services[0].Outdated || r.has(EventService, "another version") {
+			t.Errorf("an unchanged service is outdated: %+v", r.Events())
+		}
+		u := r.runner.units["service-director"]
+		u.Digest = "of another file"
+		r.runner.units["service-director"] = u
+		r.run(10 * time.Second)
+		n := 0
+		for _, e := range r.Events() {
+			if strings.Contains(e.Reason, "another version") {
+				n++
+			}
+		}
+		if !r.Status().Services[0].Outdated || n != 1 {
+			t.Errorf("status %+v, %d events, want an outdated service and 1 event", r.Status().Services, n)
+		}
+	})
+}
+
 func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
@@ -512,6 +624,24 @@ func TestDrainDeadlineReportsWhatIsLost(t *testing.T) {
 		}
 		if err := r.Drain("registration-9"); err == nil {
 			t.Error("Drain accepted an instance that does not exist")
+		}
+	})
+}
+
+// TestDialogsAtTheDrainDeadlineAreCounted drains an instance with open dialogs and nothing in flight. The
+// calls get no BYE, so an alert must be able to see them.
+func TestDialogsAtTheDrainDeadlineAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "    drain: dialog\n")
+		r.run(10 * time.Second)
+		r.director.dialogs = 50
+		if err := r.Drain("registration-1"); err != nil {
+			t.Fatal(err)
+		}
+		r.run(40 * time.Second)
+		transactions, dialogs := r.counted.losses["registration"], r.counted.cut["registration"]
+		if transactions != 0 || dialogs != 50 || !r.has(EventLost, "50 dialogs are open") {
+			t.Errorf("counted %d transactions and %d dialogs, want 0 and 50: %+v", transactions, dialogs, r.Events())
 		}
 	})
 }
@@ -721,7 +851,7 @@ func TestServiceIsRemovedAgain(t *testing.T) {
 // no harm, also to the next event.
 func TestEventsAreBounded(t *testing.T) {
 	dir := t.TempDir()
-	e, err := openEvents(dir)
+	e, err := openEvents(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -756,7 +886,7 @@ func TestEventsAreBounded(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openEvents(dir)
+	again, err := openEvents(dir, slog.New(slog.DiscardHandler))
 	if err != nil || len(again.all()) == 0 || again.all()[0].Reason != "short" {
 		t.Errorf("got %d events, error %v", len(again.all()), err)
 	}
@@ -767,6 +897,32 @@ func TestEventsAreBounded(t *testing.T) {
 	last := readEvents(filepath.Join(dir, EventsFile))
 	if n := len(last); n == 0 || last[n-1].Reason != "after the crash" {
 		t.Errorf("the file ends with %+v, want the event after the crash", last[max(0, n-1):])
+	}
+}
+
+// TestUnwrittenEventsAreReported lets the file of events fail, as on a full disk. The log must report it
+// once, and the end of it, and the events must be counted.
+func TestUnwrittenEventsAreReported(t *testing.T) {
+	var log strings.Builder
+	e, err := openEvents(t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		e.add(Event{Kind: EventStart, Reason: "unwritten"})
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || e.unwritten() != 3 || len(e.all()) != 3 {
+		t.Errorf("got %d unwritten events, %d in memory, and the log\n%s", e.unwritten(), len(e.all()), log.String())
+	}
+	if err := e.open(); err != nil {
+		t.Fatal(err)
+	}
+	e.add(Event{Kind: EventStart, Reason: "written"})
+	if err := e.close(); err != nil || e.unwritten() != 3 || !strings.Contains(log.String(), "level=INFO") {
+		t.Errorf("after the failure: got error %v, %d unwritten events, and the log\n%s", err, e.unwritten(), log.String())
 	}
 }
 

@@ -220,7 +220,7 @@ func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time)
 		o.event(in, EventDrained, "", "nothing is in flight")
 	case now.Sub(in.since) >= deadline:
 		o.enter(in, decide.Drained, now)
-		o.counted.lost(in.Type, inFlight)
+		o.counted.lost(in.Type, inFlight, uint64(max(open, 0)))
 		o.event(in, EventLost, "deadline", fmt.Sprintf("after %s %d transactions are in flight and %d dialogs are open: they are lost", deadline, inFlight, max(open, 0)))
 	}
 }

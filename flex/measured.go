@@ -25,6 +25,10 @@ type Measured struct {
 	Before   float64         `json:"before"`         // Capacity that the policy used before, in transactions a second.
 	After    float64         `json:"after"`          // Capacity that the policy uses since.
 	Cost     Cost            `json:"cost"`           // CPU cost by the steps; Each is 0: not known.
+
+	// Relief is the share by which the rate of the other instances on the host fell during the
+	// measurement. They used less of the host, so the capacity may be too high.
+	Relief float64 `json:"neighbours_fell,omitempty"`
 }
 
 // String describes the result and its effect in one line.
@@ -37,6 +41,9 @@ func (m *Measured) String() string {
 		found = fmt.Sprintf("at least %.4g/s: %s", m.Low, m.Why)
 	default:
 		return fmt.Sprintf("%s: %s; the capacity stays at %.4g/s", m.Verdict, m.Why, m.After)
+	}
+	if m.Relief >= 0.01 {
+		found += fmt.Sprintf(", while the other instances on the host had %.0f%% less load", 100*m.Relief)
 	}
 	if m.After == m.Before {
 		return fmt.Sprintf("%s; the capacity stays at %.4g/s", found, m.After)
@@ -57,9 +64,21 @@ func (m *Measured) adopt(r *redline.Result) {
 	if cost, ok := costOf(r.Steps); ok && m.Found() {
 		m.Cost = cost
 	}
+	m.Relief = reliefOf(r.Steps)
 	if m.Low > 0 && (m.Verdict == redline.Within || m.Verdict == redline.AtLeast && m.Low > m.Before) {
 		m.After = m.Low
 	}
+}
+
+// reliefOf returns the share by which the neighbours' rate fell from the first step to the last one that
+// counts.
+func reliefOf(steps []redline.Step) float64 {
+	for i := len(steps) - 1; i > 0; i-- {
+		if steps[i].Invalid == "" && steps[0].Neighbours > 0 {
+			return max(0, 1-steps[i].Neighbours/steps[0].Neighbours)
+		}
+	}
+	return 0
 }
 
 // mostMeasured bounds the history of a type, in measurements.

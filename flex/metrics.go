@@ -1,8 +1,6 @@
 package flex
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +15,8 @@ type counters struct {
 	actions map[[3]string]uint64 // by type, kind and cause
 	deaths  map[string]uint64    // by type
 	losses  map[string]uint64    // by type
+	cut     map[string]uint64    // dialogs, by type
+	saves   uint64               // failed writes of the state file
 	steps   uint64
 	took    time.Duration
 	longest time.Duration
@@ -41,10 +41,17 @@ func (c *counters) failed(typeName string) {
 	count(&c.deaths, typeName, 1)
 }
 
-func (c *counters) lost(typeName string, transactions uint64) {
+func (c *counters) lost(typeName string, transactions, dialogs uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count(&c.losses, typeName, transactions)
+	count(&c.cut, typeName, dialogs)
+}
+
+func (c *counters) unsaved() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.saves++
 }
 
 func (c *counters) decided(took time.Duration) {
@@ -69,6 +76,9 @@ var (
 	descActions   = describe("actions_total", "What was decided, by kind and cause.", "type", "kind", "cause")
 	descDeaths    = describe("deaths_total", "Instances that did not start, or whose members ended.", "type")
 	descLosses    = describe("lost_total", "Transactions in flight when a draining instance reached its deadline.", "type")
+	descCut       = describe("lost_dialogs_total", "Dialogs that were open when a draining instance reached its deadline.", "type")
+	descSaves     = describe("state_failures_total", "Writes of the state file that failed.")
+	descEvents    = describe("event_failures_total", "Events that could not be written to disk.")
 	descAway      = describe("away", "Directors, stores and runners that do not answer. Without a director or the runner nothing is scaled; without any store nothing is drained.")
 	descSteps     = describe("decisions_total", "Decisions.")
 	descTook      = describe("decisions_seconds_total", "Time that decisions took.")
@@ -82,7 +92,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe lists the metrics.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descInstances, descRate, descRefused, descCapacity, descLatency, descSuccess, descActions, descDeaths, descLosses, descAway, descSteps, descTook, descLongest,
+		descInstances, descRate, descRefused, descCapacity, descLatency, descSuccess, descActions, descDeaths, descLosses, descCut, descSaves, descEvents, descAway, descSteps, descTook, descLongest,
 	} {
 		to <- d
 	}
@@ -96,7 +106,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s := c.o.Status()
 	gauge(descAway, float64(len(s.Away)))
 	for _, t := range s.Types {
-		for _, state := range slices.Sorted(maps.Keys(t.Instances)) {
+		for _, state := range stateNames() { // also those of no instance, or an alert on 0 could not fire
 			gauge(descInstances, float64(t.Instances[state]), t.Name, state)
 		}
 		gauge(descCapacity, t.Capacity, t.Name)
@@ -107,6 +117,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 			gauge(descSuccess, t.Success, t.Name)
 		}
 	}
+	to <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(c.o.events.unwritten()))
 	c.o.counted.collect(to)
 }
 
@@ -125,6 +136,10 @@ func (c *counters) collect(to chan<- prometheus.Metric) {
 	for name, n := range c.losses {
 		counter(descLosses, float64(n), name)
 	}
+	for name, n := range c.cut {
+		counter(descCut, float64(n), name)
+	}
+	counter(descSaves, float64(c.saves))
 	counter(descSteps, float64(c.steps))
 	counter(descTook, c.took.Seconds())
 	to <- prometheus.MustNewConstMetric(descLongest, prometheus.GaugeValue, c.longest.Seconds())

@@ -115,10 +115,14 @@ func New(o Options) (*Orchestrator, error) {
 		f.Policy, f.PolicyName = decide.Decide, policy.Flex
 	}
 	var err error
-	if f.events, err = openEvents(o.File.State); err != nil {
+	if f.events, err = openEvents(o.File.State, o.Log); err != nil {
 		return nil, err
 	}
 	f.Types = slices.Clone(o.Types)
+	for _, t := range f.Types { // counters begin with 0, or an alert would miss the first event
+		count(&f.counted.deaths, t.Name, 0)
+		f.counted.lost(t.Name, 0, 0)
+	}
 	if err := f.restore(); err != nil {
 		return nil, err
 	}
@@ -159,8 +163,10 @@ func (o *Orchestrator) step(ctx context.Context) {
 	all := o.readAll(ctx, now)
 	o.watchStore(now, all.stores)
 	o.note("the runner of instances", all.failed)
-	if all.failed != nil {
-		return // hold: the running units are unknown
+	if all.failed != nil { // the running units are unknown
+		o.takeReadings(all.directors, all.at)
+		o.holdAll()
+		return
 	}
 	o.observe(now, all.units)
 	if !o.runServices(ctx, now, all.units) {
@@ -239,7 +245,7 @@ func (o *Orchestrator) Drain(name string) error {
 		if in.Name == name {
 			o.asked.Lock()
 			defer o.asked.Unlock()
-			if len(o.drains) < len(o.Status().Instances) {
+			if !slices.Contains(o.drains, name) {
 				o.drains = append(o.drains, name)
 			}
 			return nil

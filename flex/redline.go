@@ -328,6 +328,11 @@ func (o *Orchestrator) measure(ctx context.Context, t *config.Type, in *instance
 	options.Holder = fmt.Sprintf("flex, pid %d", os.Getpid())
 	options.Objective.Latency, options.Objective.Success = t.Objective.P99, t.Objective.Success
 	options.Min, options.Share, options.Step, options.MaxStep = t.Min, t.Redline.Share, t.Redline.Step, t.Redline.MaxStep
+	for _, known := range o.directors[0].types { // redline refuses other types
+		if o.File.Type(known.Name) != nil { // all instances of the file run on one host
+			options.Beside = append(options.Beside, known.Name)
+		}
+	}
 	if !t.Polling {
 		options.CPU, options.CPULimit = m.cpus.mean, in.limit()
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,13 @@ type sharingDirector struct {
 	slow  bool
 	asked time.Time
 	begun map[string]float64
+}
+
+func (d *sharingDirector) Types(context.Context) (all []client.Type, err error) {
+	for _, name := range slices.Sorted(maps.Keys(d.rates)) {
+		all = append(all, client.Type{Name: name})
+	}
+	return all, d.err
 }
 
 func (d *sharingDirector) Instances(ctx context.Context) ([]client.Instance, error) {
@@ -256,7 +265,8 @@ func TestAKilledOrchestratorsMeasurementIsOver(t *testing.T) {
 	})
 }
 
-// TestTypesAreMeasuredOneAtATime checks that two types are both measured, and not at the same time.
+// TestTypesAreMeasuredOneAtATime checks that two types are both measured, and not at the same time. Both
+// have their instances on one host. The director does not have the third type.
 func TestTypesAreMeasuredOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deployment := "config/testdata/deployment.yaml"
@@ -264,11 +274,17 @@ func TestTypesAreMeasuredOneAtATime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRedlineRig(t, redlineType+"  - name: session\n    deployment: "+wd+"/"+deployment+"\n    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]\n    max: 4\n"+redlineType)
+		another := func(name string) string {
+			return "  - name: " + name + "\n    deployment: " + wd + "/" + deployment + "\n    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]\n    max: 4\n"
+		}
+		r := newRedlineRig(t, redlineType+another("session")+redlineType+another("unknown-to-the-director"))
 		r.director.rates["session"] = 45
 		r.run(10 * time.Minute)
 		if len(r.options) != 2 || r.most != 1 || r.options[0].Type == r.options[1].Type {
-			t.Errorf("got %d measurements, %d at the same time", len(r.options), r.most)
+			t.Fatalf("got %d measurements, %d at the same time", len(r.options), r.most)
+		}
+		if both := []string{"registration", "session"}; !slices.Equal(r.options[0].Beside, both) {
+			t.Errorf("redline records the load of types %v, want those of the file that the director has: %v", r.options[0].Beside, both)
 		}
 	})
 }
@@ -350,6 +366,18 @@ func TestWhatAResultDoesToTheCapacity(t *testing.T) {
 		if m.After != c.want || m.String() == "" {
 			t.Errorf("%s: got %g, want %g: %s", name, m.After, c.want, &m)
 		}
+	}
+}
+
+// TestLessLoadOnTheHostIsShown checks that a result says how much less load the other instances on the
+// host had. A step that does not count does not count for that either.
+func TestLessLoadOnTheHostIsShown(t *testing.T) {
+	m := Measured{Before: 20, After: 20}
+	m.adopt(&redline.Result{Verdict: redline.Within, Rate: 30, Low: 28, High: 33, Steps: []redline.Step{
+		{Neighbours: 50}, {Neighbours: 40}, {Neighbours: 30}, {Neighbours: 5, Invalid: "a director reset its counters"},
+	}})
+	if got := m.String(); !strings.Contains(got, "while the other instances on the host had 40% less load") {
+		t.Errorf("got %q, want 40%% less load", got)
 	}
 }
 

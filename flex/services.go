@@ -17,10 +17,11 @@ const servicePrefix = "service-"
 
 // A service is the state of a config.Service.
 type service struct {
-	unit  unit.Unit
-	pause time.Duration // last pause before a restart; 0: it has run for longestPause
-	again time.Time     // time of the restart; zero: none is planned
-	begun bool          // it has been ready at least once
+	unit     unit.Unit
+	pause    time.Duration // last pause before a restart; 0: it has run for longestPause
+	again    time.Time     // time of the restart; zero: none is planned
+	begun    bool          // it has been ready at least once
+	outdated bool          // it was started with another version of the file
 }
 
 // Pauses before an ended service is restarted. They double from firstPause to longestPause.
@@ -69,15 +70,31 @@ func (o *Orchestrator) runService(ctx context.Context, now time.Time, c *config.
 		}
 		s.begun = true
 	}
+	o.compareService(c, s)
 	return s.begun
+}
+
+// compareService reports a service that an earlier orchestrator started with another version of the file.
+// It goes on as it is, because a new start would interrupt it.
+func (o *Orchestrator) compareService(c *config.Service, s *service) {
+	was := s.outdated
+	s.outdated = s.unit.State == unit.Ready && s.unit.Digest != "" && s.unit.Digest != o.serviceOrder(c).Digest()
+	if s.outdated && !was {
+		o.events.add(Event{Kind: EventService, Instance: c.Name, Reason: "it was started with another version of the file; to start it with this version, end its process or use vitrine flex stop"})
+	}
+}
+
+// serviceOrder returns the order of a service.
+func (o *Orchestrator) serviceOrder(c *config.Service) unit.Order {
+	return unit.Order{
+		Name: servicePrefix + c.Name, Folder: o.File.Resolve("."), Command: c.Command, Environment: c.Environment,
+		Ready: c.Ready, Deadline: config.DefaultStartDeadline,
+	}
 }
 
 func (o *Orchestrator) startService(ctx context.Context, c *config.Service, s *service) {
 	s.again = time.Time{}
-	err := o.Runner.Start(ctx, unit.Order{
-		Name: servicePrefix + c.Name, Folder: o.File.Resolve("."), Command: c.Command, Environment: c.Environment,
-		Ready: c.Ready, Deadline: config.DefaultStartDeadline,
-	})
+	err := o.Runner.Start(ctx, o.serviceOrder(c))
 	reason := "started: " + strings.Join(c.Command, " ")
 	if err != nil {
 		reason = "it cannot be started: " + err.Error()

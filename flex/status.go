@@ -26,9 +26,10 @@ type Status struct {
 
 // A ServiceStatus is the status of a service.
 type ServiceStatus struct {
-	Name   string     `json:"name"`
-	State  unit.State `json:"state"`
-	Reason string     `json:"reason,omitempty"` // Why it failed.
+	Name     string     `json:"name"`
+	State    unit.State `json:"state"`
+	Reason   string     `json:"reason,omitempty"`   // Why it failed.
+	Outdated bool       `json:"outdated,omitempty"` // It was started by another version of the file.
 }
 
 // A TypeStatus is the status of an aggregate type.
@@ -84,7 +85,7 @@ func (o *Orchestrator) publish(now time.Time) {
 	}
 	for _, c := range o.wantedServices() {
 		if u := o.services[c.Name]; u != nil {
-			s.Services = append(s.Services, ServiceStatus{Name: c.Name, State: cmp.Or(u.unit.State, unit.Starting), Reason: u.unit.Reason})
+			s.Services = append(s.Services, ServiceStatus{Name: c.Name, State: cmp.Or(u.unit.State, unit.Starting), Reason: u.unit.Reason, Outdated: u.outdated})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
@@ -123,7 +124,10 @@ func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
 		s.Memory = &track
 	}
 	if r := o.types[t.Name]; r != nil {
-		s.Known, s.Refused, s.Leased, s.Rate = r.known, r.rate, r.leased, r.rate
+		s.Known, s.Leased = r.known, r.leased
+		if r.known {
+			s.Refused, s.Rate = r.rate, r.rate
+		}
 	}
 	for _, in := range o.instances {
 		if in.Type != t.Name {

@@ -28,10 +28,11 @@ type measured struct {
 	unresolved bool // the step met the objective, but its backlog may grow
 	restarted  bool // a director reset its counters during the step
 	seconds    []vitrine.Second
+	shifted    time.Time // when the directors applied its weight; zero: the base weight
 }
 
 // An unidentifiable is the error of a measurement that would need steps longer than MaxStep, or
-// whose instance gets no transactions.
+// whose instance gets no transactions, or whose traffic does not follow the weights.
 type unidentifiable struct{ why string }
 
 func (e *unidentifiable) Error() string { return e.why }
@@ -80,10 +81,12 @@ func (r *run) climb(ctx context.Context) error {
 		if err := r.set(ctx, map[string]float64{r.instance: weight}); err != nil {
 			return r.lost(ctx, err)
 		}
+		shifted := time.Now()
 		m, err := r.step(ctx, step.Rate)
 		if err != nil {
 			return err
 		}
+		m.shifted = shifted
 		history = append(history, r.outcome(len(history)+1, step.Rate, m))
 		r.result.add(step.Rate, weight, weight/(weight+r.rest), m)
 		r.note("%s", r.result.Steps[len(r.result.Steps)-1].line())
@@ -94,8 +97,8 @@ func (r *run) climb(ctx context.Context) error {
 			r.result.Why = r.hotText(m)
 			return nil
 		}
-		if !m.restarted { // otherwise its rates are too low, and the next weight would be too high
-			r.follow(weight, m)
+		if err := r.follow(weight, m); err != nil {
+			return err
 		}
 	}
 }
@@ -176,14 +179,48 @@ func (r *run) weightFor(target float64) float64 {
 }
 
 // follow updates the rates of the traffic, and the ratio of observed share to share of weights,
-// from a step.
-func (r *run) follow(weight float64, m measured) {
+// from a step. It returns an *unidentifiable if the traffic does not follow the weights.
+func (r *run) follow(weight float64, m measured) error {
+	if m.restarted { // its rates are too low, and the next weight would be too high
+		return nil
+	}
+	if !r.isIgnored(m) {
+		r.ignored = 0
+	} else if r.ignored++; r.ignored >= enoughIgnored {
+		return &unidentifiable{"the traffic does not follow the weights: its UEs, sessions or dialogs stay at their instances"}
+	}
 	r.base.others, r.base.span.Begun, r.base.span.Duration = m.others, m.span.Begun, m.span.Duration
 	total := m.span.Rate() + m.others
 	if share := weight / (weight + r.rest); total > 0 && m.span.Rate() > 0 {
 		const most = 2 // bound on lead; the traffic may have changed during the step
 		r.lead = min(max(m.span.Rate()/(share*total), 1.0/most), most)
 	}
+	return nil
+}
+
+// enoughIgnored is how many steps in a row must show that the traffic ignores the weights.
+const enoughIgnored = 2
+
+// isIgnored reports whether the traffic of the last step ignored the weights. It did if the rate is less
+// than a third of the way from the rate at the base weight to the rate that the weight stands for, and the
+// difference is not noise. Known keys stay at their instance for a transition, so the weight is the last
+// one that was applied that long before the measurement.
+func (r *run) isIgnored(m measured) bool {
+	const deviations = 3
+	base := &r.result.Steps[0]
+	weight, then := base.Weight, time.Now().Add(tick-m.span.Duration-r.transition) // the measurement began up to a tick early
+	for i := range r.result.Steps {
+		if s := &r.result.Steps[i]; !s.measured.shifted.After(then) {
+			weight = s.Weight
+		}
+	}
+	total := m.span.Rate() + m.others
+	usual := total * base.Rate / (base.Rate + base.Others)
+	odds := base.Rate / base.Others * weight / base.Weight
+	meant := total*odds/(1+odds) - usual
+	missing := usual + meant - m.span.Rate()
+	noise := deviations * math.Sqrt(2*float64(m.span.Begun)) / m.span.Duration.Seconds() // of the difference of two steps
+	return m.verdict == good && weight > base.Weight && missing > max(2*meant/3, noise)
 }
 
 // step waits until the rate is near the target, or for the transition time, and then measures.

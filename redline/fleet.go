@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,8 @@ type fleet struct {
 	directors []Director
 	names     []string // names of the directors, for errors
 	typeName  string
-	instance  string // the measured instance
+	instance  string   // the measured instance
+	beside    []string // types whose instances are all on its host
 
 	token   uint64 // token of the lease; 0: no lease
 	renewed time.Time
@@ -253,12 +255,19 @@ func (f *fleet) sort(lists [][]client.Instance) (own, others, neighbours []clien
 			if list[i].Type == f.typeName {
 				others = append(others, list[i])
 			}
-			if list[i].Address.Addr() == host {
+			if f.isNeighbour(&list[i], host) {
 				neighbours = append(neighbours, list[i])
 			}
 		}
 	}
 	return own, others, neighbours
+}
+
+// isNeighbour reports whether another instance is on the measured instance's host, whose address is
+// given. Instances of one host may have different addresses, as on loopback.
+func (f *fleet) isNeighbour(in *client.Instance, host netip.Addr) bool {
+	at := in.Address.Addr()
+	return at == host || at.IsLoopback() && host.IsLoopback() || slices.Contains(f.beside, in.Type)
 }
 
 // countHealthy returns the number of instances that are active and up at all directors.

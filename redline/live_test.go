@@ -205,27 +205,47 @@ func (s *site) options(t *testing.T) redline.Options {
 }
 
 // TestLiveTraffic measures an instance under live traffic until the instance saturates. No call may
-// be lost, no step before the last may break the objective, and the base weights must come back.
+// be lost, no step before the last may break the objective, and the base weights must come back. Short
+// generators make the traffic one after the other, until the measurement ends.
 func TestLiveTraffic(t *testing.T) {
 	t.Parallel()
+	const calls, slice = 60, 5 * time.Second
 	stall := watchHost(t)
 	s := newSite(t, map[string]float64{"small": 70, "large-1": 400, "large-2": 400})
-	report := s.offer(t, 60, 65)
+	next := time.NewTicker(slice)
+	defer next.Stop()
+	reports := []func() load.Report{s.offer(t, calls, slice.Seconds())}
 	base, err := s.client.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := redline.Run(t.Context(), s.options(t))
-	if err != nil {
-		t.Fatal(err)
+	var r redline.Result
+	ctx, options, measured := t.Context(), s.options(t), make(chan error, 1)
+	go func() {
+		var err error
+		r, err = redline.Run(ctx, options)
+		measured <- err
+	}()
+	for running := true; running; {
+		select {
+		case <-next.C:
+			reports = append(reports, s.offer(t, calls, slice.Seconds()))
+		case err := <-measured:
+			if err != nil {
+				t.Fatal(err)
+			}
+			running = false
+		}
 	}
 	t.Log(&r)
 	after, err := s.client.Status(t.Context())
 	if err != nil || after.Digest != base.Digest || after.Pending {
 		t.Errorf("table digest: got %s, want the earlier %s: %v", after.Digest, base.Digest, err)
 	}
-	if got := report(); got.Succeeded != got.Scheduled || got.Scheduled == 0 {
-		t.Errorf("%d of %d calls succeeded: %v", got.Succeeded, got.Scheduled, got.Failed)
+	for _, report := range reports {
+		if got := report(); got.Succeeded != got.Scheduled || got.Scheduled == 0 {
+			t.Errorf("%d of %d calls succeeded: %v", got.Succeeded, got.Scheduled, got.Failed)
+		}
 	}
 	skipIfStalled(t, stall())
 	if r.Verdict != redline.Within || r.High < 50 || r.Low > 75 {

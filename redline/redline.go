@@ -26,6 +26,7 @@ type Options struct {
 	Type      string   // aggregate type
 	Instance  string   // empty: the instance with the most weight; on a tie, the first in the director's list
 	Flavor    string   // flavor of the instance, for the result; may be empty
+	Beside    []string // types whose instances are all on the measured instance's host, to record their load
 	Holder    string   // name of the lease's holder, for people
 	Objective Objective
 
@@ -90,6 +91,7 @@ type run struct {
 	base       measured      // measurement at the present rate, with the latest rates of the traffic
 	lead       float64       // observed share of the traffic relative to the share of the weights
 	shifted    bool          // the lease has changed the weight of the instance
+	ignored    int           // the last steps in a row whose traffic ignored the weight
 }
 
 // Run measures the capacity of an instance, and restores the base weights before it returns.
@@ -102,7 +104,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	r := &run{Options: o, lead: 1}
 	r.watch = watch{
-		fleet:     &fleet{directors: o.Directors, names: o.Names, typeName: o.Type, instance: o.Instance},
+		fleet:     &fleet{directors: o.Directors, names: o.Names, typeName: o.Type, instance: o.Instance, beside: o.Beside},
 		objective: o.Objective, min: o.Min, cpu: o.CPU, cpuLimit: o.CPULimit,
 	}
 	if err := r.survey(ctx); err != nil {
@@ -132,8 +134,10 @@ func (r *run) survey(ctx context.Context) error {
 		return fmt.Errorf("survey: %w", err)
 	}
 	r.transition = time.Duration(status.Transition * float64(time.Second))
-	if !slices.Contains(status.Types, r.Type) {
-		return bad("no type "+r.Type, "want one of "+strings.Join(status.Types, ", "))
+	for _, name := range append([]string{r.Type}, r.Beside...) {
+		if !slices.Contains(status.Types, name) {
+			return bad("no type "+name, "want one of "+strings.Join(status.Types, ", "))
+		}
 	}
 	all, err := r.directors[0].Instances(ctx)
 	if err != nil {

@@ -3,6 +3,7 @@ package redline
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -502,6 +503,7 @@ func TestDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, change := range map[string]func(*world, *Options){
 			"unknown type":           func(_ *world, o *Options) { o.Type = "tea" },
+			"unknown type beside":    func(_ *world, o *Options) { o.Beside = []string{"tea"} },
 			"unknown instance":       func(_ *world, o *Options) { o.Instance = "z" },
 			"draining instance":      func(w *world, _ *Options) { find(w, "a").state = vitrine.Draining },
 			"instance away":          func(w *world, _ *Options) { find(w, "a").health = "away" },
@@ -533,6 +535,15 @@ func TestDoesNotBegin(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEnough checks the numbers of transactions in docs/redline.md.
+func TestEnough(t *testing.T) {
+	for success, want := range map[float64]float64{0.95: 500, 0.99: 500, 0.995: 1000, 0.999: 5000} {
+		if got := (Objective{Success: success, Quantile: 0.99}).enough(); math.Round(got) != want {
+			t.Errorf("success %g and p99: got %g transactions, want %g", success, got, want)
+		}
+	}
 }
 
 // TestDryRunChangesNothing checks that a dry run returns the planned rates and takes no lease.

@@ -37,8 +37,8 @@ type server struct {
 	part     float64 // fraction of an answered transaction that seen does not count yet
 }
 
-// A world simulates a type: its instances and the directors in front of them. It uses the
-// synthetic time of the synctest bubble.
+// A world simulates a type: its instances and the directors in front of them. Each instance has its own
+// address on loopback. The world uses the synthetic time of the synctest bubble.
 type world struct {
 	mu        sync.Mutex
 	rate      float64 // transactions/s to all instances together
@@ -47,6 +47,7 @@ type world struct {
 	at        time.Time
 	broken    time.Duration // total time in which some answer took longer than limit
 	limit     time.Duration
+	sticky    bool         // true: the traffic stays at its instances, whatever the lease says
 	on        func(*world) // called at each time step; nil: nothing
 	random    *rand.Rand   // of Poisson arrivals; nil: transactions arrive evenly
 }
@@ -65,7 +66,7 @@ func (w *world) shares() map[string]float64 {
 	for _, s := range w.servers {
 		all[s.name] = s.weight
 	}
-	if d := w.directors[0]; d.isHeld() {
+	if d := w.directors[0]; d.isHeld() && !w.sticky {
 		maps.Copy(all, d.lease.Weights)
 	}
 	return all
@@ -155,7 +156,7 @@ func (d *simulated) Instances(context.Context) ([]client.Instance, error) {
 	var all []client.Instance
 	for i, s := range d.servers {
 		in := client.Instance{Instance: vitrine.Instance{
-			Name: s.name, Type: "session", Weight: s.weight, State: s.state, Address: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(5060+i)),
+			Name: s.name, Type: "session", Weight: s.weight, State: s.state, Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 5060),
 		}, Health: s.health}
 		if in.Health == "" {
 			in.Health = "up"

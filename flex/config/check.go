@@ -41,13 +41,17 @@ func check(root document.Node, c *Config) error {
 }
 
 func (v *validator) names(c *Config) {
-	var types, services []string
+	var directors, types, services []string
+	for _, d := range c.Directors {
+		directors = append(directors, strings.TrimSuffix(strings.TrimPrefix(d.Control, "http://"), "/"))
+	}
 	for _, t := range c.Types {
 		types = append(types, t.Name)
 	}
 	for _, s := range c.Services {
 		services = append(services, s.Name)
 	}
+	v.Unique("director", directors, func(i int) []any { return []any{"directors", i, "control"} }) // its readings would count twice
 	v.Unique("type", types, func(i int) []any { return []any{"types", i, "name"} })
 	v.Unique("service", services, func(i int) []any { return []any{"services", i, "name"} })
 	for i, t := range c.Types {
@@ -184,15 +188,32 @@ func (v *validator) flavors(c *Config, i int) {
 		}
 		if err != nil {
 			v.Bad(err.Error(), "", at("size")...)
+		} else {
+			v.quotas(c, t, sizing, at("size"))
 		}
 		switch {
 		case f.Rate > 0 && f.Profile != "":
 			v.Bad("rate and profile", "give one of them", at("profile")...)
+		case f.Rate > 0 && f.Transactions != 1:
+			v.Bad("transactions_per_call with rate", "it goes with profile: rate counts transactions already", at("transactions_per_call")...)
 		case f.Rate == 0 && f.Profile == "":
 			v.Bad("a flavor without its capacity", "give rate, or profile: the folder of a vitrine characterize of this size", at()...)
 		}
 	}
 	v.Unique("size", sizes, func(k int) []any { return []any{"types", i, "flavors", k, "size"} })
+}
+
+// quotas reports the flavors of members for which the kernel accepts no quota.
+func (v *validator) quotas(c *Config, t *Type, sizing vitrine.Sizing, path []any) {
+	d := c.DeploymentOf(t)
+	reported := map[string]bool{}
+	for _, name := range t.Members {
+		_, flavor := d.Given(d.Component(name), sizing)
+		if found, want := spec.WrongQuota(flavor, c.Servers.CFSPeriod[0]); found != "" && !reported[found] {
+			v.Bad(found, want, path...)
+			reported[found] = true
+		}
+	}
 }
 
 func (v *validator) servers(s spec.Servers) {

@@ -81,7 +81,7 @@ type Affinity struct {
 type Flavor struct {
 	Size    string  `yaml:"size" jsonschema:"required,minLength=1,example=bn1s-sp1s-hs1s"` // Size of the deployment; its name is the flavor's.
 	Rate    float64 `yaml:"rate" jsonschema:"exclusiveMinimum=0"`                          // Transactions a second that an instance carries within the objective.
-	Profile string  `yaml:"profile" jsonschema:"minLength=1"`                              // Folder of vitrine characterize with this size, or its profile.json, instead of rate.
+	Profile string  `yaml:"profile" jsonschema:"minLength=1"`                              // Instead of rate: folder of vitrine characterize with this size, or its profile.json; or a result file of vitrine redline.
 
 	Transactions float64 `yaml:"transactions_per_call" jsonschema:"exclusiveMinimum=0,default=1"` // With profile: transactions at the director for each call of the profile's workload, such as 3 for a registration, its answer to the challenge and a deregistration.
 }

@@ -89,6 +89,9 @@ func (d *decision) explain(f *fleet) {
 		d.hold(f, CauseMetrics, "%d of %d active instances have no fresh metrics: nothing is drained", f.unknown, f.states[Active])
 	case d.StoreAway:
 		d.hold(f, CauseStore, "no store answers, so a low rate does not show a low load: nothing is drained; instances start as the rate asks for it")
+	case f.elsewhere() && f.uneven():
+		d.hold(f, CauseElsewhere, "%s: the instances that do not meet the objective get %.4g/s and carry %.4g/s by the profile, and the others have room: the traffic does not follow the weights, so more instances would not help",
+			f.ailment(), f.strained, f.bearable)
 	case f.elsewhere():
 		d.hold(f, CauseElsewhere, "%s at %.4g/s, %.0f%% of what the active instances carry by the profile: more instances would not help; look at what they depend on",
 			f.ailment(), f.mem.Sight.Level, 100*f.mem.Sight.Level/f.active)

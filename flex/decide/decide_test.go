@@ -93,6 +93,23 @@ func TestNothingIsDrainedWhileTheObjectiveIsBroken(t *testing.T) {
 	}
 }
 
+// TestUnknownCPUIsNotIdle checks the CPU guard if the CPU use of one busy instance is not known.
+func TestUnknownCPUIsNotIdle(t *testing.T) {
+	w := newWorld(t, time.Second, burst(250, 100, 50), simple(1, 50, 100))
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances {
+			v.Instances[i].CPU = 0.85
+		}
+		if len(v.Instances) > 0 {
+			v.Instances[0].CPU, v.Instances[0].CPUKnown = 0, false
+		}
+	}
+	w.run(600)
+	if w.drained["register"] > 0 || w.holds[decide.CauseCPU] == 0 {
+		t.Errorf("got %d drains, %d s of hold for the CPU", w.drained["register"], w.holds[decide.CauseCPU])
+	}
+}
+
 func TestAWrongProfileIsNotBelieved(t *testing.T) {
 	w := newWorld(t, 10*time.Second, constant(380), simple(1, 50, 100))
 	w.noise = rand.New(rand.NewPCG(7, 7))
@@ -128,6 +145,29 @@ func TestAnOutageElsewhereStartsNothing(t *testing.T) {
 	w.run(600)
 	if len(w.log) > before || w.holds[decide.CauseElsewhere] == 0 {
 		t.Errorf("got %d actions, %d s of hold for a problem elsewhere", len(w.log)-before, w.holds[decide.CauseElsewhere])
+	}
+}
+
+// TestTrafficThatStaysStartsNothingInVain raises the load of known UEs, which stay at the two instances
+// that know them. The instances for the new load get nothing, and more of them would not help.
+func TestTrafficThatStaysStartsNothingInVain(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(150), simple(2, 50, 100))
+	w.run(100)
+	if n := w.count("register", serving...); n != 2 {
+		t.Fatalf("got %d instances for 150/s, want 2", n)
+	}
+	w.load = constant(400)
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances {
+			in := &v.Instances[i]
+			if in.Rate = 0; in.Name == "i-1" || in.Name == "i-2" {
+				in.Rate, in.P99 = 200, time.Second
+			}
+		}
+	}
+	w.run(300)
+	if n := w.count("register", serving...); n != 4 || w.holds[decide.CauseElsewhere] == 0 {
+		t.Errorf("got %d instances, %d s of hold, want the 4 that carry 400/s and a hold that says why", n, w.holds[decide.CauseElsewhere])
 	}
 }
 
@@ -357,7 +397,7 @@ func sized(n int) decide.View {
 	}
 	for i := range n {
 		v.Instances = append(v.Instances, decide.Instance{Name: fmt.Sprintf("i-%d", i), Type: v.Types[i%20].Name, Flavor: "s",
-			State: decide.Active, Since: v.Now, Known: true, Rate: 95, InFlight: i % 7, Success: 1, CPU: 0.7})
+			State: decide.Active, Since: v.Now, Known: true, Rate: 95, InFlight: i % 7, Success: 1, CPU: 0.7, CPUKnown: true})
 	}
 	return v
 }

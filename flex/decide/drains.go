@@ -31,15 +31,15 @@ func (d *decision) shrink(f *fleet) {
 	if excess {
 		why = fmt.Sprintf("%d instances are above the maximum of %d", f.serving(), f.Max)
 	}
-	switch left := float64(f.states[Active] - 1); {
+	switch left, cpu := float64(f.states[Active]-1), f.allCPU(); {
 	case f.Leased:
 		d.hold(f, CauseLease, "redline measures an instance: nothing is drained, although %s", why)
 		return
 	case f.ailment() != "":
 		d.hold(f, CauseObjective, "%s: nothing is drained, although %s", f.ailment(), why)
 		return
-	case !f.Polling && f.cpu > busiest*left && !excess:
-		d.hold(f, CauseCPU, "with one less, the others would use %.0f%% of their CPUs, above the limit of %.0f%%: nothing is drained, although %s", 100*f.cpu/left, 100*busiest, why)
+	case !f.Polling && cpu > busiest*left && !excess:
+		d.hold(f, CauseCPU, "with one less, the others would use %.0f%% of their CPUs, above the limit of %.0f%%: nothing is drained, although %s", 100*cpu/left, 100*busiest, why)
 		return
 	}
 	a := Action{Kind: Drain, Type: f.Name, Instance: victim.Name, Cause: CauseIdle,

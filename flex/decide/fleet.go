@@ -17,7 +17,10 @@ type fleet struct {
 	good      float64 // part of rate that succeeded
 	slow      float64 // part of rate sent to instances slower than the objective
 	slowest   *Instance
-	cpu       float64   // sum of the CPU use of the Active instances
+	strained  float64   // part of rate sent to instances that do not meet the objective
+	bearable  float64   // capacity of those instances, by the profile
+	cpu       float64   // sum of the known CPU use of the Active instances
+	metered   int       // Active instances with known CPU use
 	survivor  time.Time // latest begin of an active time of at least longEnough
 	revivable *Instance // the instance that began to drain last
 	since     time.Time // when revivable began to drain
@@ -80,13 +83,27 @@ func (f *fleet) addActive(in *Instance, now time.Time, flavor int) {
 	}
 	f.rate += in.Rate
 	f.good += in.Rate * in.Success
-	f.cpu += in.CPU
-	if f.Objective.P99 > 0 && in.P99 > f.Objective.P99 {
+	if in.CPUKnown {
+		f.cpu += in.CPU
+		f.metered++
+	}
+	slow := f.Objective.P99 > 0 && in.P99 > f.Objective.P99
+	if slow {
 		f.slow += in.Rate
 		if f.slowest == nil || in.P99 > f.slowest.P99 {
 			f.slowest = in
 		}
 	}
+	if slow || in.Success < f.Objective.Success {
+		f.strained += in.Rate
+		f.bearable += f.Flavors[flavor].Capacity
+	}
+}
+
+// allCPU returns the sum of the CPU use of all Active instances. The mean of the known ones stands for
+// the others.
+func (f *fleet) allCPU() float64 {
+	return f.cpu * float64(f.states[Active]) / float64(max(f.metered, 1))
 }
 
 // existing counts the instances that count against the type's maximum.
@@ -117,6 +134,15 @@ func (f *fleet) broken() bool {
 		f.slow > 0 && f.slow >= f.rate/2
 }
 
+// uneven reports whether the instances that do not meet the objective get clearly more than they carry by
+// the profile. If the type's capacity suffices, the traffic does not follow the weights, or not yet: known
+// UEs and sessions stay at their instance. That does not show that the profile is wrong, and new instances
+// would get none of that traffic.
+func (f *fleet) uneven() bool {
+	const most = 1.1 // load relative to capacity that noise and the balance of keys explain
+	return f.strained > most*f.bearable
+}
+
 // Parameters of judge.
 const (
 	patience   = 5           // seconds of a broken objective that show that the profile is wrong
@@ -128,8 +154,8 @@ const (
 
 // judge checks the profile against the objective. The profile is wrong if the objective is
 // broken for patience seconds although, by the profile, the active instances have been enough
-// for the rate for settled seconds. Then judge reduces Faith, the trusted share of the
-// profile's capacity.
+// for the rate for settled seconds, and the load is not uneven. Then judge reduces Faith, the
+// trusted share of the profile's capacity.
 func (f *fleet) judge() {
 	carried := f.usable(f.active)
 	if carried >= f.mem.Sight.Level && carried >= f.Rate {
@@ -146,7 +172,7 @@ func (f *fleet) judge() {
 		return
 	}
 	f.mem.Broken++
-	if f.mem.Broken < patience || f.mem.Suffices < settled || f.serving() > f.states[Active] {
+	if f.mem.Broken < patience || f.mem.Suffices < settled || f.serving() > f.states[Active] || f.uneven() {
 		return
 	}
 	doubted := f.mem.Sight.Level / (1 - f.Headroom) / (f.profile * step)

@@ -68,6 +68,7 @@ type Instance struct {
 	P99      time.Duration // latency, over the last seconds; 0: no transaction ended
 	Success  float64       // success ratio, over the last seconds; 1 when no transaction ended
 	CPU      float64       // CPU use of its busiest member, as a share of its limit, 0..1
+	CPUKnown bool          // CPU is known
 }
 
 // A TypeView is a type with its present load.

@@ -100,12 +100,17 @@ func processesIn(folder string) (found []string) {
 // TestContainedIMS runs the catalog's Contain-ed for the IMS with its single command. Aggregates of
 // three types must start, and every call must succeed.
 func TestContainedIMS(t *testing.T) {
+	t.Parallel()
 	as := func(_, text string) string { return text }
-	_, status, _ := contained(t, "contain-ed-ims", "RATE=4 SECONDS_OF_CALLS=5 exec sh run.sh", as)
-	for _, name := range []string{"registration-1", "subscription-1", "session-1"} {
-		if !strings.Contains(status, name) {
-			t.Errorf("the status does not list %s:\n%s", name, status)
-		}
+	for _, scenario := range []string{"reg-subscribe", "reg-invite"} {
+		t.Run(scenario, func(t *testing.T) {
+			_, status, _ := contained(t, "contain-ed-ims", "SCENARIO="+scenario+" RATE=4 SECONDS_OF_CALLS=5 exec sh run.sh", as)
+			for _, name := range []string{"registration-1", "subscription-1", "session-1"} {
+				if !strings.Contains(status, name) {
+					t.Errorf("the status does not list %s:\n%s", name, status)
+				}
+			}
+		})
 	}
 }
 
@@ -113,6 +118,7 @@ func TestContainedIMS(t *testing.T) {
 // three types must start. The load exceeds the capacity of one HANDOVER-SR, so a second one must
 // start. Then the first one is drained. Every call must succeed.
 func TestContainedEPC(t *testing.T) {
+	t.Parallel()
 	_, status, dir := contained(t, "contain-ed-epc", `
 export AFTER='until grep -q "\"drained\"" flex.yaml.flex/events.jsonl; do sleep 0.2; done'
 RATE=10 SECONDS_OF_CALLS=10 sh run.sh & run=$!

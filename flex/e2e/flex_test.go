@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,6 +13,7 @@ import (
 	"vitrine/flex"
 	"vitrine/flex/unit"
 	"vitrine/internal/hosttest"
+	"vitrine/internal/runstate"
 )
 
 // A swell is a load that rises and falls: constant base calls, and a burst in addition.
@@ -49,6 +52,7 @@ func (s *system) follow(round int, w swell) (base *calls, transactions int64) {
 // orchestrator, the second one must take over the instances. No call may fail. As a proof
 // (docs/proofs.md), the load rises and falls until there are enough transactions.
 func TestLoadIsFollowedWithoutLoss(t *testing.T) {
+	t.Parallel()
 	want, full := hosttest.ProofLength(t)
 	w := shortSwell
 	if full {
@@ -112,10 +116,12 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 
 // TestDeathsAreReplaced kills a member and then the director. An instance that lost a member must
 // be replaced as a whole, with a reason. While the director does not run, the instances must stay
-// as they are. A drained instance must be replaced by another.
+// as they are. A drained instance must be replaced by another. When all are killed, a start that is
+// refused must keep the store's records.
 func TestDeathsAreReplaced(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, shortSwell.rate)
-	s.run()
+	first := s.run()
 	s.awaitOnly("registration-1")
 
 	members := s.status().Instances[0].Members
@@ -142,4 +148,13 @@ func TestDeathsAreReplaced(t *testing.T) {
 		t.Errorf("drain: %d: %s", status, out)
 	}
 	s.awaitOnly("registration-3")
+
+	holder := s.holder()
+	first.end(syscall.SIGKILL)
+	kill(t, holder.PID)
+	hosttest.Until(t, limit, "the holder has ended", func() bool { return !runstate.Alive(holder.Root, holder.Run) })
+	s.refuseTakeover()
+	if _, err := os.Stat(filepath.Join(s.file+".flex", "services", "service-store", "records")); err != nil {
+		t.Errorf("the store's records after a refused start: %v", err)
+	}
 }

@@ -31,6 +31,7 @@ func (s *system) edit(name, old, now string) {
 // REST API, while both run. The orchestrator goes on with the new one: it moves traffic from one
 // instance to another. Its API refuses the old one.
 func TestTokensAreReadAgain(t *testing.T) {
+	t.Parallel()
 	const first, second = "first-token-of-the-test", "second-token-of-the-test"
 	s := newSystem(t, shortSwell.rate)
 	api := hosttest.FreeAddress(t, "tcp")
@@ -75,6 +76,7 @@ control: {listen: "`+api+`", token_file: api.tokens}`)
 // certificate, such as the orchestrator and Sprout. Calls must succeed, and a drained instance must be
 // replaced.
 func TestPeersShowCertificates(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, shortSwell.rate)
 	file := func(name string) string { return filepath.Join(s.dir, name) }
 	authority := certtest.Loopback(t, s.dir, "authority", nil)

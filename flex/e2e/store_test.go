@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -47,11 +48,15 @@ var (
 // TestSlowStoreGetsAMember runs a store over Redis or etcd to which every request is slow. A member
 // must start and get requests, outlive the orchestrator, and end with the next one.
 func TestSlowStoreGetsAMember(t *testing.T) {
+	t.Parallel()
 	for engine, server := range map[string]func(*testing.T) string{
 		"redis": func(t *testing.T) string { return storetest.Redis(t, "--maxmemory-policy", "noeviction") },
 		"etcd":  func(t *testing.T) string { return storetest.Etcd(t, 1)[0].Endpoint },
 	} {
-		t.Run(engine, func(t *testing.T) { slowStoreGetsAMember(t, engine, server(t)) })
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			slowStoreGetsAMember(t, engine, server(t))
+		})
 	}
 }
 
@@ -102,12 +107,27 @@ servers: {substrate: process, fabric: loopback}
 	}
 }
 
-// TestStoreAwayDrainsNothing stops the store of two instances, so that their load seems to end. No
-// instance may be drained until the store goes on.
+// TestStoreAwayDrainsNothing stops the store of two instances, or the store's Redis, so that their load
+// seems to end. No instance may be drained until that process goes on.
 func TestStoreAwayDrainsNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("store", func(t *testing.T) {
+		t.Parallel()
+		storeAwayDrainsNothing(t, nil)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		server, process := storetest.RedisProcess(t, "--maxmemory-policy", "noeviction")
+		storeAwayDrainsNothing(t, process, "--engine", "redis", "--engine-server", server)
+	})
+}
+
+// storeAwayDrainsNothing stops a process, or the store if it is nil. arguments are further ones of the
+// store.
+func storeAwayDrainsNothing(t *testing.T, stopped *os.Process, arguments ...string) {
 	s := newBare(t)
 	address := hosttest.FreeAddress(t, "tcp")
-	store := exec.Command(s.vitrine, "store", "run", "--listen", address, "--dir", filepath.Join(s.dir, "records"))
+	store := exec.Command(s.vitrine, append([]string{"store", "run", "--listen", address, "--dir", filepath.Join(s.dir, "records")}, arguments...)...)
 	if err := store.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +135,12 @@ func TestStoreAwayDrainsNothing(t *testing.T) {
 		_ = store.Process.Kill() // it runs, or is stopped
 		_ = store.Wait()         // it was killed
 	})
+	if stopped == nil {
+		stopped = store.Process
+	}
 	send := func(signal syscall.Signal) {
 		t.Helper()
-		if err := store.Process.Signal(signal); err != nil {
+		if err := stopped.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -216,6 +216,7 @@ func (s *system) verb(name string, more ...string) (out string, status int) {
 // status returns the orchestrator's status, or nil if no orchestrator runs.
 func (s *system) status() *flex.Status {
 	s.t.Helper()
+	time.Sleep(50 * time.Millisecond) // most callers poll, and each process takes CPU time from the system
 	out, status := s.verb("status", "--json")
 	var got flex.Status
 	if status != 0 || json.Unmarshal([]byte(out), &got) != nil || got.PID == 0 {
@@ -225,9 +226,14 @@ func (s *system) status() *flex.Status {
 }
 
 // names returns the names of the instances in a state.
-func (s *system) names(state string) (names []string) {
+func (s *system) names(state string) []string {
 	s.t.Helper()
-	if got := s.status(); got != nil {
+	return inState(s.status(), state)
+}
+
+// inState returns the names of a status's instances in a state. There may be no status.
+func inState(got *flex.Status, state string) (names []string) {
+	if got != nil {
 		for _, in := range got.Instances {
 			if in.State == state {
 				names = append(names, in.Name)
@@ -242,7 +248,7 @@ func (s *system) awaitOnly(names ...string) {
 	s.t.Helper()
 	hosttest.Until(s.t, limit, fmt.Sprintf("only %s run", names), func() bool {
 		got := s.status()
-		return got != nil && len(got.Instances) == len(names) && slices.Equal(s.names("active"), names)
+		return got != nil && len(got.Instances) == len(names) && slices.Equal(inState(got, "active"), names)
 	})
 }
 

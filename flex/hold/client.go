@@ -32,9 +32,12 @@ const callTimeout = 10 * time.Second
 var ErrNone = errors.New("nothing runs")
 
 // Find connects to the holder of a state folder. It returns ErrNone if no holder is alive, and
-// another error if the holder is alive but does not answer. A holder of another Version is a
-// *vitrine.BadInput.
+// another error if the holder is alive but does not answer, or if others may write to the folder. A
+// holder of another Version is a *vitrine.BadInput.
 func Find(ctx context.Context, folder string) (*Client, error) {
+	if err := runstate.PrivateFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the state folder: %w", err)
+	}
 	text, err := os.ReadFile(filepath.Join(folder, RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNone

@@ -34,7 +34,7 @@ type Config struct {
 	Choice   spec.Choice
 	CPUs     []int  // CPUs that instances may run on; empty: any
 	Dir      string // folder of the logs, with a folder for each unit
-	Services string // folder with a folder for the files of each service; Close removes it
+	Services string // folder with a folder for the files of each service
 	Digest   string // digest of the substrate and fabric options
 	// Parse parses the deployment file in an order. path resolves relative paths in it.
 	Parse func(path string, text []byte) (*spec.Deployment, error)
@@ -50,9 +50,10 @@ type Holder struct {
 	stop   context.CancelFunc
 	group  sync.WaitGroup // goroutines of the units
 
-	mu    sync.Mutex
-	units map[string]*held
-	ended bool // Start refuses orders
+	mu     sync.Mutex
+	units  map[string]*held
+	served map[string]bool // services that were started
+	ended  bool            // Start refuses orders
 }
 
 // proberName is the name of the prober instance. No unit may use it.
@@ -64,7 +65,7 @@ func Open(ctx context.Context, c Config) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Holder{config: c, site: site, units: map[string]*held{}}
+	h := &Holder{config: c, site: site, units: map[string]*held{}, served: map[string]bool{}}
 	placed, err := site.Place(ctx, c.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: proberName, Component: proberName}})
 	if err != nil {
 		return nil, errors.Join(err, site.Close(context.WithoutCancel(ctx)))
@@ -75,7 +76,7 @@ func Open(ctx context.Context, c Config) (*Holder, error) {
 	return h, nil
 }
 
-// Close removes all units with the files of services, and closes the site.
+// Close removes all units and closes the site. The files of services stay.
 func (h *Holder) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.ended = true
@@ -85,7 +86,19 @@ func (h *Holder) Close(ctx context.Context) error {
 	h.mu.Unlock()
 	h.stop() // takeDown no longer retries, so that the holder ends even if a back end is gone
 	h.group.Wait()
-	return errors.Join(h.site.Close(ctx), os.RemoveAll(h.config.Services))
+	return h.site.Close(ctx)
+}
+
+// removeFiles removes the files of the services that this holder started. Files that a killed holder
+// left stay until their services run again, because a refused start must not lose them.
+func (h *Holder) removeFiles() (err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name := range h.served {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(h.config.Services, name)))
+	}
+	_ = os.Remove(h.config.Services) // on error, it has other files, or does not exist
+	return err
 }
 
 // Bounds on the orders of a holder.
@@ -290,6 +303,9 @@ func (h *Holder) startService(ctx context.Context, u *held) (running *testbed.Pl
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	h.mu.Lock()
+	h.served[o.Name] = true
+	h.mu.Unlock()
 	p, err := h.site.Place(ctx, h.config.Dir, testbed.Spec{OnHost: true, Spec: substrate.Spec{Name: o.Name, Component: o.Name}})
 	if err != nil {
 		return nil, err

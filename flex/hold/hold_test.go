@@ -59,6 +59,7 @@ type rig struct {
 	state  string
 	order  string // file
 	client *hold.Client
+	stop   context.CancelFunc // ends the holder as a signal does
 	ended  chan error
 }
 
@@ -77,7 +78,10 @@ func newRigOn(t *testing.T, wrap func(substrate.Substrate) substrate.Substrate) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) }) // in the temporary folder
-	r := &rig{t: t, run: fabrictest.NewRun(t, root), state: t.TempDir(), ended: make(chan error, 1)}
+	r := &rig{t: t, run: fabrictest.NewRun(t, root), state: filepath.Join(root, "state"), ended: make(chan error, 1)}
+	if err := os.Mkdir(r.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	r.order = filepath.Join(t.TempDir(), "order")
 	bed := testbedtest.Local(r.run)
 	bed.Host = func(context.Context, spec.Choice) (substrate.Substrate, error) {
@@ -109,7 +113,9 @@ func newRigOn(t *testing.T, wrap func(substrate.Substrate) substrate.Substrate) 
 	if err != nil {
 		t.Fatal(errors.Join(err, h.Close(t.Context())))
 	}
-	go func() { r.ended <- h.Serve(context.WithoutCancel(t.Context()), l) }()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	r.stop = stop
+	go func() { r.ended <- h.Serve(ctx, l) }()
 	if r.client, err = hold.Find(t.Context(), r.state); err != nil || r.client.About.Run != r.run.ID || r.client.About.Digest != "d" {
 		t.Fatalf("%+v, %v", r.client, err)
 	}
@@ -122,6 +128,12 @@ func (r *rig) end() {
 	if err := r.client.End(r.t.Context()); err != nil {
 		r.t.Error(err)
 	}
+	r.awaitEnd()
+}
+
+// awaitEnd waits until the holder has ended, and checks that the holder leaves nothing behind.
+func (r *rig) awaitEnd() {
+	r.t.Helper()
 	select {
 	case err := <-r.ended:
 		if err != nil {
@@ -351,6 +363,37 @@ func TestServicesFindTheirFilesAgain(t *testing.T) {
 	r.end()
 	if _, err := os.Stat(services); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the files of services after the end of the holder: error %v, want none to exist", err)
+	}
+}
+
+// TestFilesOfServicesSurvive checks which ends of a holder leave the files of services: a holder that was
+// asked to end, but did not start the service, as in a refused start after a crash, and one that a signal
+// ended.
+func TestFilesOfServicesSurvive(t *testing.T) {
+	for name, end := range map[string]func(*rig){
+		"asked, with a service of an earlier holder": (*rig).end,
+		"ended by a signal": func(r *rig) {
+			r.start(unit.Order{Name: "service-a", Command: []string{"sleep", "600"}, Deadline: limit})
+			r.await("service-a", unit.Ready)
+			r.stop()
+			r.awaitEnd()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			records := filepath.Join(r.state, "services", "service-a", "records")
+			err := os.MkdirAll(filepath.Dir(records), 0o700)
+			if err == nil {
+				err = os.WriteFile(records, nil, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(r)
+			if _, err := os.Stat(records); err != nil {
+				t.Errorf("the service's file has not survived the holder: %v", err)
+			}
+		})
 	}
 }
 

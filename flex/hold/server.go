@@ -75,7 +75,7 @@ var errAsked = errors.New("asked to end")
 const maxOrder = 4 << 20
 
 // Serve serves the orchestrator until it asks the holder to end, or ctx ends. Then it closes
-// the Holder, which removes all units.
+// the Holder, which removes all units. If the orchestrator asked, Serve also removes the services' files.
 func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -91,6 +91,9 @@ func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	failed := h.Close(context.WithoutCancel(ctx)) // the server runs meanwhile, so that Units shows the progress
+	if errors.Is(context.Cause(ctx), errAsked) {
+		failed = errors.Join(failed, h.removeFiles())
+	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if server.Shutdown(closing) != nil {

@@ -56,6 +56,9 @@ func Read(path string, q Question) (Answer, error) {
 	if err != nil {
 		return refuse(err.Error(), "want the run folder of vitrine characterize, which says on which host it was measured; or give rate")
 	}
+	if data.ProfileError != nil {
+		return refuse(data.ProfileError.Error(), "characterize with this version of vitrine, or give rate")
+	}
 	if data.Profile == nil {
 		return refuse("a run without a capacity profile", "want a finished run of vitrine characterize; or give rate")
 	}
@@ -69,9 +72,13 @@ func Read(path string, q Question) (Answer, error) {
 	if size == nil {
 		return refuse(why, "characterize this size, or give rate")
 	}
+	if highest := data.Profile.Thresholds[0]; highest < q.Success {
+		return refuse(fmt.Sprintf("a profile at a success ratio of %g, below the objective of %g", highest, q.Success),
+			fmt.Sprintf("characterize with a threshold of at least %g in the workload, loosen the objective, or give rate", q.Success))
+	}
 	a, why := answer(data.Profile, size, q)
 	if why != "" {
-		return refuse(why, "choose another size, loosen the objective, or give rate")
+		return refuse(why, "continue an unfinished run with --resume, choose another size, loosen the objective, or give rate")
 	}
 	if len(q.Members) > 0 {
 		a.Idle, a.Each = cost(setting, q.Members)
@@ -124,6 +131,9 @@ func find(p *vitrine.Profile, q Question) (setting *vitrine.Setting, found *vitr
 // answer derives the highest rate that meets both the success ratio and the latency objective.
 // why says why there is no such rate.
 func answer(p *vitrine.Profile, z *vitrine.SizeProfile, q Question) (a Answer, why string) {
+	if z.Unfinished != "" {
+		return a, fmt.Sprintf("size %s, whose search for the capacity did not end: %s", z.Sizing, z.Unfinished)
+	}
 	a.Boot = time.Duration(z.Boot * float64(time.Second))
 	a.Rate, a.Says, why = carried(p, z, cmp.Or(q.Success, p.Thresholds[0]))
 	if why != "" || q.P99 == 0 || len(z.Latency) == 0 {
@@ -167,9 +177,6 @@ func carried(p *vitrine.Profile, z *vitrine.SizeProfile, success float64) (rate 
 				return c.Low, fmt.Sprintf("lower end of the interval of the capacity at a success ratio of %.4g", c.Threshold), ""
 			}
 		}
-	}
-	if p.Thresholds[0] < success {
-		return 0, "", fmt.Sprintf("a profile at a success ratio of %.4g, below the objective of %.4g", slices.Max(p.Thresholds), success)
 	}
 	if !(z.Low > 0) || z.Censored == vitrine.CensoredBelow {
 		return 0, "", fmt.Sprintf("size %s carries no rate for sure", z.Sizing)

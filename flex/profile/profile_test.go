@@ -2,6 +2,7 @@ package profile_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,6 +86,12 @@ func TestAProfileOfSomethingElseIsRefused(t *testing.T) {
 	other.CPUs = 4
 	below := measured()
 	below.Capacities[0].Censored = vitrine.CensoredBelow
+	unfinished := measured()
+	unfinished.Unfinished = "the time limit --max-time is over"
+	later := characterized(t, measured())
+	if err := os.WriteFile(filepath.Join(later, "profile.json"), []byte(`{"profile": 999}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path string
 		q    profile.Question
@@ -94,9 +101,11 @@ func TestAProfileOfSomethingElseIsRefused(t *testing.T) {
 		"another host":             {dir, profile.Question{Function: "ims", Size: "sp1s", Host: other}, "CPUs 8 there, 4 here"},
 		"another substrate":        {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), Substrate: "docker"}, "on substrate process"},
 		"another size":             {dir, profile.Question{Function: "ims", Size: "sp9l", Host: host()}, "without size sp9l"},
-		"a higher success ratio":   {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), Success: 0.9999}, "below the objective"},
+		"a higher success ratio":   {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), Success: 0.99999}, "below the objective of 0.99999: characterize with a threshold of at least 0.99999"},
 		"a latency that none met":  {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), P99: time.Millisecond}, "99th percentile of 10 ms"},
 		"a size that carries none": {characterized(t, below), profile.Question{Function: "ims", Size: "sp1s", Host: host()}, "at no rate"},
+		"an unfinished search":     {characterized(t, unfinished), profile.Question{Function: "ims", Size: "sp1s", Host: host()}, "did not end: the time limit --max-time is over"},
+		"another version":          {later, profile.Question{Function: "ims", Size: "sp1s", Host: host()}, "a capacity profile of version 999"},
 		"no run":                   {t.TempDir(), profile.Question{Function: "ims"}, "holds no run"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (f *fleet) scale(p policy.Policy) {
 		in.Rate = (f.rate - f.refused) * share
 		in.InFlight = int(f.backlog*share) + int(in.Rate*service*f.bound().Seconds())
 		in.P99 = f.latency()
-		in.CPU = 0.9 * min(1, f.rate/(f.capacity*f.Truth))
+		in.CPU, in.CPUKnown = 0.9*min(1, f.rate/(f.capacity*f.Truth)), true
 	}
 	v := decide.View{Now: f.now, Limits: f.Limits, Instances: f.instances, Booted: f.booted,
 		Types: []decide.TypeView{{Type: f.Type, Known: true, Rate: f.rate, Refused: f.refused}}}
