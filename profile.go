@@ -59,6 +59,7 @@ type SizeProfile struct {
 	Capacities []Capacity     `json:"capacities,omitempty"`
 	Boot       float64        `json:"boot_seconds,omitempty"` // From the first install script or start until all instances were ready, the median over deployments; left out when not known.
 	Latency    []LatencyPoint `json:"latency,omitempty"`      // At rising shares of the capacity.
+	Unfinished string         `json:"unfinished,omitempty"`   // Why the search for the capacity did not end; the size then carries nothing for sure. Left out: the search ended.
 }
 
 // A LatencyPoint is the latency of one trial, from the scheduled time to the
@@ -163,7 +164,8 @@ type Choice struct {
 }
 
 // Carrying chooses the size with the fewest vCPUs among those that carry the
-// rate for sure: the lower end of their interval is at least the rate. With equal
+// rate for sure: the lower end of their interval is at least the rate, and the
+// search for their capacity ended. With equal
 // vCPUs, the size with the higher lower end wins. chosen is nil when no size
 // carries the rate. most is the size that carries most for sure, or nil when no
 // size carries anything.
@@ -172,7 +174,7 @@ func (p *Profile) Carrying(rate float64) (chosen, most *Choice) {
 	for i := range p.Settings {
 		s := &p.Settings[i]
 		for k := range s.Sizes {
-			if z := &s.Sizes[k]; z.Low > 0 && z.Censored != CensoredBelow {
+			if z := &s.Sizes[k]; z.Low > 0 && z.Censored != CensoredBelow && z.Unfinished == "" {
 				all = append(all, Choice{s, z})
 			}
 		}

@@ -21,11 +21,13 @@ func at(sizing string, vcpus, low, rate, high float64) SizeProfile {
 }
 
 // TestCarrying checks that sizes are chosen by the lower end of their interval
-// first, then by vCPUs.
+// first, then by vCPUs. A size whose search did not end is not chosen.
 func TestCarrying(t *testing.T) {
 	below := at("bn1t", 0.5, 900, 900, 900)
 	below.Censored = CensoredBelow
-	p := profile(at("bn1l", 4, 600, 650, 700), at("bn2s", 2, 350, 500, 700), at("bn1m", 2, 400, 450, 500), at("bn1s", 1, 0, 200, 400), below)
+	stopped := at("bn3s", 1, 900, 900, 900)
+	stopped.Unfinished = "the time limit --max-time is over"
+	p := profile(at("bn1l", 4, 600, 650, 700), at("bn2s", 2, 350, 500, 700), at("bn1m", 2, 400, 450, 500), at("bn1s", 1, 0, 200, 400), below, stopped)
 	p.Settings = append(p.Settings, Setting{Substrate: "docker", Sizes: []SizeProfile{at("bn1m", 2, 300, 350, 400)}})
 	for rate, want := range map[float64]string{100: "bn1m", 400: "bn1m", 401: "bn1l", 600: "bn1l", 601: ""} {
 		chosen, most := p.Carrying(rate)

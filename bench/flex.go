@@ -31,7 +31,7 @@ func flexView() decide.View {
 	}
 	for i := range flexInstances {
 		v.Instances = append(v.Instances, decide.Instance{Name: fmt.Sprintf("i-%d", i), Type: v.Types[i%flexTypes].Name, Flavor: "s",
-			State: decide.Active, Since: v.Now, Known: true, Rate: 95, InFlight: i % 7, Success: 1, CPU: 0.7})
+			State: decide.Active, Since: v.Now, Known: true, Rate: 95, InFlight: i % 7, Success: 1, CPU: 0.7, CPUKnown: true})
 	}
 	return v
 }

@@ -119,9 +119,9 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
 	all := benches()
 	if len(args) > 0 && args[0] != "" {
-		// These take hours or append to committed records, so they run only by name.
+		// These take hours or write committed records, so they run only by name.
 		all = slices.Concat(all, overloadBenches(), truthBenches(), realBenches(), []bench{
-			{"search/ablation", inFolder(searchAblation)}, {"flex/burst", inFolder(flexBurst)}, {"redline/agrees", inFolder(redlineAgrees)},
+			{"search/ablation", inFolder(searchAblation)}, {"flex/burst", inFolder(flexBurst)}, {"flex/simulated", flexSimulated}, {"redline/agrees", inFolder(redlineAgrees)},
 		})
 	}
 	chosen, err := choose(all, args)

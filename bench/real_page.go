@@ -11,14 +11,16 @@ import (
 
 	"vitrine/papers"
 	"vitrine/search/rate"
+	"vitrine/search/sim/queue"
 )
 
 // realSection returns the page's section: for each function and each plan the runs that have blocks
 // next to them. Without such runs, it returns notRun.
 func realSection(root string) (string, error) {
 	var parts []string
-	held, runs := 0, 0
+	var newest []judged // the runs of the newest plan of each function
 	for _, f := range realFunctions() {
+		var last []judged
 		all, err := readReal(filepath.Join(root, f.file()))
 		if err != nil {
 			return "", err
@@ -30,13 +32,21 @@ func realSection(root string) (string, error) {
 				continue
 			}
 			parts = append(parts, b.summary(ours, without), strings.TrimSpace(papers.Markdown(b.grid())))
-			held, runs = held+countRuns(ours, judged.covered), runs+len(ours)
+			last = ours
 		}
+		newest = append(newest, last...)
 	}
 	if len(parts) == 0 {
 		return notRun, nil
 	}
-	return strings.Join(append(parts, fmt.Sprintf("Of all %d intervals of `%s`, %d hold the capacity of the blocks beside them.", runs, rate.Adaptive, held)), "\n\n"), nil
+	return strings.Join(append(parts, fmt.Sprintf("Over the newest plan of each function, %s. p is the probability of so few, if each interval held with %g; the aim is p %s.",
+		coverageText(newest), truthConfidence, truthAim)), "\n\n"), nil
+}
+
+// coverageText returns how many intervals of the runs hold, and how likely so few are.
+func coverageText(runs []judged) string {
+	held := countRuns(runs, judged.covered)
+	return fmt.Sprintf("%d of %d intervals hold the capacity of the blocks beside them (p %.2g)", held, len(runs), queue.TooFew(held, len(runs), truthConfidence))
 }
 
 // summary returns sentences about the runs of the adaptive search: their source, coverage, spread
@@ -49,8 +59,8 @@ func (b *realBench) summary(ours []judged, without int) string {
 		runs = append(runs, j.realRecord)
 	}
 	limit := cmp.Or(runs[0].Slowdown, firstSlowdown)
-	text := fmt.Sprintf("**%s**, `%s`, trials that neighbours slowed by at most %g%s, %s: %d of %d intervals hold the capacity of the blocks beside them, %d with the error of the blocks.",
-		b.function.Name, b.function.Sizing, limit, keptAwake(runs[0].Awake), runs.origin(), countRuns(ours, judged.covered), len(ours), countRuns(ours, judged.agrees))
+	text := fmt.Sprintf("**%s**, `%s`, trials that neighbours slowed by at most %g%s, %s: %s, %d with the error of the blocks.",
+		b.function.Name, b.function.Sizing, limit, keptAwake(runs[0].Awake), runs.origin(), coverageText(ours), countRuns(ours, judged.agrees))
 	if without > 0 {
 		text += fmt.Sprintf(" %d runs have no such blocks.", without)
 	}

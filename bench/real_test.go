@@ -387,6 +387,37 @@ func TestRealResumes(t *testing.T) {
 	}
 }
 
+// TestPagePoolsTheNewestPlans checks that the page tests the coverage of each plan, and over all
+// functions that of the newest plans only.
+func TestPagePoolsTheNewestPlans(t *testing.T) {
+	t.Chdir(t.TempDir())
+	functions := realFunctions()
+	for _, of := range []struct {
+		function realFunction
+		plan     string
+		low      float64
+	}{{functions[0], "first", 110}, {functions[0], "second", 90}, {functions[1], "other", 90}} {
+		for _, r := range []realRecord{
+			{Kind: realBlock, Trials: []realTrial{{Rate: 90, Success: 1}, {Rate: 110, Success: 0.8}}},
+			{Kind: realRun, Search: rate.Adaptive, Number: 1, Capacity: &vitrine.Capacity{Rate: 120, Low: of.low, High: 130}},
+		} {
+			r.Plan, r.Session = of.plan, of.plan
+			if err := appendLine(of.function.file(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text, err := realSection(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{": 0 of 1 intervals hold the capacity of the blocks beside them (p 0.05)", "Over the newest plan of each function, 2 of 2 intervals"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+}
+
 // TestBlocksBesideARun checks that a run is compared with all blocks between it and the next runs, also
 // with the block that follows one that missed the capacity.
 func TestBlocksBesideARun(t *testing.T) {

@@ -136,7 +136,7 @@ func appendLine(path string, record any) (err error) {
 	return err
 }
 
-// A page is a Markdown file with a section that is generated from a committed record.
+// A page is a Markdown file with a generated section: from a committed record, or by a simulation.
 type page struct {
 	path    string // from the module's root
 	name    string // in the marks around the section
@@ -147,6 +147,8 @@ func pages() []page {
 	return append(truthPages(), []page{
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
 		{"docs/flex.md", "bench/flex-burst", burstSection},
+		{"docs/flex.md", "bench/flex-random", randomSection},
+		{"docs/flex.md", "bench/flex-shapes", shapesSection},
 		{"docs/measuring.md", "bench/real", realSection},
 		{"reference/ims/README.md", "bench/overload", overloadSection},
 	}...)

@@ -36,6 +36,11 @@ func coarsePrecisions() []float64 { return []float64{0.3} }
 // defaultPeerSearch is MLRsearch with only our range and loss ratio.
 const defaultPeerSearch = "MLRsearch " + mlrsearchVersion + " by its defaults"
 
+// truthSearches returns the searches that are compared, ours first.
+func truthSearches() []string {
+	return []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch}
+}
+
 // A truthRun is one search on one server. All its numbers are finite.
 type truthRun struct {
 	Version       string // of the search and the servers

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,9 @@ func truthPages() (all []page) {
 		all = append(all,
 			page{"docs/simulate.md", "bench/" + k.name, k.ofRecords(judgedSection)},
 			page{"docs/search.md", "bench/" + k.name + "/cost", k.ofRecords(k.costSection)})
+		if !k.stateful { // as in truthBench.work, which runs no peers on stateful servers
+			all = append(all, page{"docs/search.md", "bench/" + k.name + "/peers", k.ofRecords(k.peerSection)})
+		}
 	}
 	return all
 }
@@ -73,6 +78,49 @@ func (k truthKind) costSection(records []truthRecord) string {
 		grid = append(grid, row)
 	}
 	return "Medians. " + origin(records) + "\n\n" + papers.Markdown(grid)
+}
+
+// peerSection returns tables of the coverage, error and cost of our search beside those of mlr and
+// MLRsearch.
+func (k truthKind) peerSection(records []truthRecord) string {
+	heading := []string{"family", "precision", "search", "hold the truth", "error", "load", "in all"}
+	whole, each := [][]string{heading}, [][]string{heading}
+	for _, precision := range k.precisions {
+		for _, search := range truthSearches() {
+			var all []truthFigure
+			for _, r := range records {
+				all = append(all, slices.DeleteFunc(slices.Clone(r.Figures), func(f truthFigure) bool { return f.Search != search || f.Precision != precision })...)
+			}
+			if len(all) > 0 {
+				whole = append(whole, peerLine("all", all...))
+			}
+		}
+	}
+	for _, r := range records {
+		for _, f := range r.Figures {
+			each = append(each, peerLine("`"+r.Family+"`", f))
+		}
+	}
+	return strings.Join([]string{
+		fmt.Sprintf("Medians of each family; \"all\" has the medians over families. %s The other searches did every %dth of them.", origin(records), truthPeered),
+		strings.TrimSpace(papers.Markdown(whole)), "<details><summary>By family</summary>", strings.TrimSpace(papers.Markdown(each)), "</details>",
+	}, "\n\n")
+}
+
+// peerLine returns a line about figures of one search at one precision: the sum of their intervals,
+// and the medians of the other figures.
+func peerLine(family string, figures ...truthFigure) []string {
+	held, runs, nothing := 0, 0, math.Inf(1)
+	for _, f := range figures {
+		held, runs = held+f.Held, runs+f.Runs
+	}
+	middle := func(of func(truthFigure) float64) float64 { return median(values(figures, of)) }
+	return []string{
+		family, fmt.Sprint(figures[0].Precision), figures[0].Search, fmt.Sprintf("%d of %d", held, runs),
+		fmt.Sprintf("%.4f", middle(func(f truthFigure) float64 { return *cmp.Or(f.Error, &nothing) })),
+		fmt.Sprintf("%.1f min", middle(func(f truthFigure) float64 { return f.Load })/60),
+		fmt.Sprintf("%.1f min", middle(func(f truthFigure) float64 { return f.Wall })/60),
+	}
 }
 
 // origin returns the source of the records in sentences. Families with the same source share a

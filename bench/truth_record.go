@@ -56,7 +56,7 @@ func (f truthFigure) overOracle() float64 {
 func (t *truthBench) summarize() truthRecord {
 	r := truthRecord{Family: t.family, Servers: queue.HeldOut, Seed: queue.Config(0).Seed, Version: t.version, Runs: t.runs}
 	for _, precision := range t.kind.precisions {
-		for _, search := range []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch} {
+		for _, search := range truthSearches() {
 			if runs := t.of(precision, search); len(runs) > 0 {
 				r.Figures = append(r.Figures, figureOf(precision, search, runs))
 			}

@@ -121,7 +121,7 @@ func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, erro
 
 // describe prints a summary of the runs at a precision.
 func (t *truthBench) describe(precision float64) {
-	for _, search := range []string{ourSearch, mlrSearch, peerSearch, defaultPeerSearch} {
+	for _, search := range truthSearches() {
 		runs := t.of(precision, search)
 		if len(runs) == 0 {
 			continue

@@ -3,6 +3,7 @@ package document
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"time"
 
@@ -17,6 +18,12 @@ type Format struct {
 	Want    string             // the hint in error messages
 	Parse   func(string) error // nil: the pattern is sufficient
 }
+
+// The formats of netip.Prefix and netip.AddrPort.
+const (
+	network     = "network"
+	addressPort = "address-port"
+)
 
 // Formats returns the formats that every schema may use. JSON Schema defines its own
 // "duration" (ISO 8601), so the names here differ.
@@ -41,6 +48,14 @@ func Formats() []Format {
 		}},
 		{"cpu-list", `^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`, `want CPU numbers such as "0-1,3"`, func(s string) error {
 			_, err := parseCPUs(s)
+			return err
+		}},
+		{network, `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "want a network such as 10.3.0.0/16", func(s string) error {
+			_, err := netip.ParsePrefix(s)
+			return err
+		}},
+		{addressPort, `^([0-9.]+|\[[^\]]+\]):[0-9]{1,5}$`, "want an IP address and a port, such as 127.0.0.1:5061 or [::1]:5061", func(s string) error {
+			_, err := netip.ParseAddrPort(s)
 			return err
 		}},
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"strings"
 	"time"
@@ -60,6 +61,12 @@ func reflector() *jsonschema.Reflector {
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
 			if t.Name() == "Duration" && t.ConvertibleTo(reflect.TypeFor[time.Duration]()) { // time.Duration and the Duration types of back ends
 				return &jsonschema.Schema{Type: "string", Format: "whole-duration", Examples: []any{"3s"}}
+			}
+			switch t {
+			case reflect.TypeFor[netip.Prefix]():
+				return &jsonschema.Schema{Type: "string", Format: network}
+			case reflect.TypeFor[netip.AddrPort]():
+				return &jsonschema.Schema{Type: "string", Format: addressPort}
 			}
 			if s, ok := reflect.Zero(t).Interface().(schemaProvider); ok {
 				return s.JSONSchema()

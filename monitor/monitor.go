@@ -26,7 +26,7 @@ const DefaultInterval = 100 * time.Millisecond
 // Config configures a Monitor.
 type Config struct {
 	Interval time.Duration // between samples; 0: DefaultInterval
-	Origin   time.Time     // where t_s is 0, may be in the future: the start of the trial's window; zero: the start of watching
+	Origin   time.Time     // time at which t_s is 0: the expected start of the trial's window, perhaps in the future; zero: the start of watching
 }
 
 // Header is the first line of the CSV. Each sample but the first gives a row for each instance, one

@@ -110,6 +110,42 @@ func TestCapacityReadings(t *testing.T) {
 // TestSwings checks swings in windows of ten seconds, below and past the
 // capacity.
 func TestSwings(t *testing.T) {
+	r := readSwings(t, 10*time.Second, func(string, int) bool { return false })
+	for name, want := range map[string]float64{
+		"bn1s success.swing@under": 0, "bn1s success.swing@over": 0.527,
+		"bn1s cpu.swing.sprout@under": 0, "bn1s cpu.swing.sprout@over": 1.054,
+		"bn1s uneven.sprout@over": 1.5,
+	} {
+		if x, missing := r.read(name); missing != "" || math.Abs(x.Mean-want) > 1e-3 || x.Repeats != 5 {
+			t.Errorf("%s: %+v (%s), want %g", name, x, missing, want)
+		}
+	}
+}
+
+// TestGapsAreNoSwing checks that a steady CPU use does not swing if the monitor missed samples, or if the
+// last second of the window is incomplete.
+func TestGapsAreNoSwing(t *testing.T) {
+	for name, c := range map[string]struct {
+		window time.Duration
+		gap    func(instance string, tenth int) bool
+		none   bool // too few seconds are left
+	}{
+		"a gap":                     {12 * time.Second, func(_ string, tenth int) bool { return tenth >= 30 && tenth < 50 }, false},
+		"a gap of one instance":     {12 * time.Second, func(instance string, tenth int) bool { return instance == "sprout-2" && tenth/10 == 3 }, false},
+		"an incomplete last second": {12400 * time.Millisecond, func(string, int) bool { return false }, false},
+		"too few seconds":           {10 * time.Second, func(_ string, tenth int) bool { return tenth/10 == 3 }, true},
+	} {
+		r := readSwings(t, c.window, c.gap)
+		x, missing := r.read("bn1s cpu.swing.sprout@under")
+		if (missing != "") != c.none || x.Mean > 1e-9 {
+			t.Errorf("%s: %+v (%s), want no swing", name, x, missing)
+		}
+	}
+}
+
+// readSwings reads a run with trials of a length. gap says which samples the monitor missed.
+func readSwings(t *testing.T, window time.Duration, gap func(instance string, tenth int) bool) Readings {
+	t.Helper()
 	dir := t.TempDir()
 	run, err := result.Create(dir, result.Manifest{})
 	if err != nil {
@@ -121,14 +157,15 @@ func TestSwings(t *testing.T) {
 			o.Seq = 3*repeat + i
 			busier := 0.75
 			o.Use["sprout-2"] = vitrine.Use{Component: "sprout", CPU: &busier, VCPUs: 1}
-			for second := range 10 {
+			o.Duration = window
+			for second := range int(math.Ceil(window.Seconds())) {
 				succeeded := int64(100)
 				if i == 2 && second%2 == 1 {
 					succeeded = 0
 				}
 				o.Seconds = append(o.Seconds, vitrine.Second{Scheduled: 100, Offered: 100, Succeeded: succeeded, Failed: 100 - succeeded})
 			}
-			writeUsage(t, run, o, i == 2)
+			writeUsage(t, run, o, i == 2, gap)
 			if err := run.Append(o); err != nil {
 				t.Fatal(err)
 			}
@@ -148,33 +185,29 @@ func TestSwings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]float64{
-		"bn1s success.swing@under": 0, "bn1s success.swing@over": 0.527,
-		"bn1s cpu.swing.sprout@under": 0, "bn1s cpu.swing.sprout@over": 1.054,
-		"bn1s uneven.sprout@over": 1.5,
-	} {
-		if x, missing := r.read(name); missing != "" || math.Abs(x.Mean-want) > 1e-3 || x.Repeats != 5 {
-			t.Errorf("%s: %+v (%s), want %g", name, x, missing, want)
-		}
-	}
+	return r
 }
 
-// writeUsage writes samples as the monitor does: Sprout is busy in every other
-// second, or in all.
-func writeUsage(t *testing.T, run *result.Run, o vitrine.Outcome, swings bool) {
+// writeUsage writes samples as the monitor does: two Sprouts are busy in every other
+// second, or in all, until the window ends.
+func writeUsage(t *testing.T, run *result.Run, o vitrine.Outcome, swings bool, gap func(instance string, tenth int) bool) {
 	t.Helper()
 	w, _, err := run.CreateUsage(o.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(w, result.UsageHeader)
-	for tenth := range 100 {
-		cpu := 0.8
-		if swings && tenth/10%2 == 1 {
+	for tenth := range 10 * len(o.Seconds) {
+		at, cpu := float64(tenth)/10+0.05, 0.8
+		if swings && tenth/10%2 == 1 || at > o.Duration.Seconds() {
 			cpu = 0
 		}
-		fmt.Fprintf(w, "%g,sprout-1,sprout,%g,,,,,,,\n", float64(tenth)/10+0.05, cpu)
-		fmt.Fprintf(w, "%g,host,host,1.5,,,,,,,\n", float64(tenth)/10+0.05)
+		for _, name := range []string{"sprout-1", "sprout-2"} {
+			if !gap(name, tenth) {
+				fmt.Fprintf(w, "%g,%s,sprout,%g,,,,,,,\n", at, name, cpu)
+			}
+		}
+		fmt.Fprintf(w, "%g,host,host,1.5,,,,,,,\n", at)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package papers
 
 import (
-	"time"
-
 	"vitrine/measure"
 	"vitrine/measure/chain"
 	"vitrine/measure/delay"
@@ -86,27 +84,4 @@ func (e Exhibit) ChainSettings(scale Scale) chain.Settings {
 	}
 	s.Cut = delay.Cut{Head: s.Packets / 100, Tail: s.Packets / 100}
 	return s
-}
-
-// Approximate times to deploy and end two instances, or one hop of a chain, by
-// substrate, on two CPUs. A fabric that a program switches takes longer.
-const (
-	deployProcess = 1500 * time.Millisecond
-	deployDocker  = 4 * time.Second
-	deployMachine = 15 * time.Second // emulated
-	perStream     = 700 * time.Millisecond
-)
-
-// Deploying estimates the wall time of a run of packets, apart from sending them.
-func Deploying(substrates []string, streams, instances int) time.Duration {
-	each := deployProcess
-	for _, s := range substrates {
-		switch s {
-		case "docker":
-			each = max(each, deployDocker)
-		case "qemu":
-			each = max(each, deployMachine)
-		}
-	}
-	return time.Duration(streams)*perStream + time.Duration(instances)*each
 }

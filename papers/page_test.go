@@ -131,6 +131,28 @@ func library(t *testing.T, e Exhibit) (fstest.MapFS, *Record) {
 	return fstest.MapFS{historyFile(e.Name): {Data: text}, recordFile(e.Name): {Data: kept}}, record
 }
 
+// TestRecordNamesSwitchAndDevice checks that the record of a run, and the page, say with which virtual
+// switch and on which network card it was made.
+func TestRecordNamesSwitchAndDevice(t *testing.T) {
+	e, err := Find("container-networking/figure-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := e.NewRecord(&result.Data{Manifest: result.Manifest{
+		FabricVersions: map[string]string{"ovs": "Open vSwitch 3.1.0, datapath netdev"},
+		Measurement:    []byte(`{"options": {"sriov": {"parent": "eno1"}}}`),
+	}}, newReadings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := record.circumstances(History{})
+	for _, want := range []string{"Fabric `ovs`: Open vSwitch 3.1.0, datapath netdev.", `Options of sriov {"parent":"eno1"}.`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+}
+
 func TestGoldenPage(t *testing.T) {
 	e, err := Find("nfv-vital/reg-invite")
 	if err != nil {

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,53 @@ func TestClaimsAreValid(t *testing.T) {
 	}
 	if packets != 10 {
 		t.Errorf("%d exhibits of packets, want Tables I to III and figures 2 to 6, 8, 9", packets)
+	}
+}
+
+// TestOtherRunsKeepWhatClaimsName checks that the record of another run keeps the readings that a
+// claim about two runs names. A record keeps what its own exhibits show or judge.
+func TestOtherRunsKeepWhatClaimsName(t *testing.T) {
+	for _, e := range exhibits(t) {
+		for _, c := range e.Claims {
+			for _, name := range []string{c.Less, c.More, c.Value} {
+				other, reading, ok := strings.Cut(name, ": ")
+				if !ok {
+					continue
+				}
+				kept, err := named(path.Join(e.Paper(), other))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.ContainsFunc(kept, func(pattern string) bool {
+					_, fits := match(pattern, reading)
+					return fits || pattern == reading
+				}) {
+					t.Errorf("%s: the record of %s does not keep %s", e.Name, other, reading)
+				}
+			}
+		}
+	}
+}
+
+// TestContainedFiguresAreComplete checks that figures 5 and 7 of Contain-ed show the minimum and the
+// maximum at each rate, as the paper does, and what the director costs.
+func TestContainedFiguresAreComplete(t *testing.T) {
+	for _, name := range []string{"figure-5", "figure-5-contained", "figure-7", "figure-7-contained"} {
+		e, err := Find("contain-ed/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"percall.all@75/s", "percall.all@150/s", "latency.p50@150/s", "latency.p99@150/s"}
+		for _, column := range e.Table.Columns {
+			if strings.HasPrefix(column, "goodput@") {
+				want = append(want, "least "+column, "most "+column)
+			}
+		}
+		for _, column := range want {
+			if !slices.Contains(e.Table.Columns, column) {
+				t.Errorf("%s has no column %s", e.Name, column)
+			}
+		}
 	}
 }
 

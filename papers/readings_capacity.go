@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"vitrine"
 	"vitrine/measure/delay"
@@ -308,7 +309,7 @@ func (r *Readings) putEach(where string, values map[string][]float64) {
 	}
 }
 
-// swingSeconds is the shortest window whose seconds show a swing; seconds.
+// swingSeconds is the smallest number of seconds that show a swing.
 const swingSeconds = 10
 
 // swings reads how much success and CPU vary from second to second, and how unevenly
@@ -367,29 +368,46 @@ func swing(o vitrine.Outcome, d *result.Data) (map[string]float64, error) {
 	}
 	cpu, err := cpuSeconds(o, d)
 	for name, list := range cpu {
-		if m := mean(list); m > 0 {
+		if m := mean(list); m > 0 && len(list) >= swingSeconds {
 			found["cpu.swing."+name] = deviation(list) / m
 		}
 	}
 	return found, err
 }
 
-// cpuSeconds returns the CPU of each component in each second of the window, from
-// the monitor's samples. It is empty when the trial has none.
+// A second shows the CPU use of an instance if samples of at most longestSample cover at least
+// leastCovered of it. A longer sample ends a gap, and does not show what happened in each second.
+const (
+	longestSample = 0.5 // seconds
+	leastCovered  = 0.5 // seconds
+)
+
+// cpuSeconds returns the CPU of each component in the seconds of the window, from the monitor's
+// samples. It leaves out the incomplete last second, and seconds that do not show the CPU use of all
+// instances of the component. It is empty when the trial has no samples.
 func cpuSeconds(o vitrine.Outcome, d *result.Data) (map[string][]float64, error) {
-	type cell struct {
-		instance string
-		second   int
+	type instance struct {
+		component    string
+		before       float64   // time of the previous sample
+		sum, covered []float64 // by second: CPU seconds, and seconds
 	}
-	sum, count := map[cell]float64{}, map[cell]int{}
-	component := map[string]string{}
+	whole := min(len(o.Seconds), int(o.Duration/time.Second))
+	instances := map[string]*instance{}
 	err := d.Usage(o.Key, func(s result.Sample) error {
-		second := int(math.Floor(s.Time))
-		if s.CPU == nil || second < 0 || second >= len(o.Seconds) || s.Component == result.HostComponent || s.Component == vitrine.Generator {
+		if s.CPU == nil || s.Component == result.HostComponent || s.Component == vitrine.Generator {
 			return nil
 		}
-		c := cell{s.Instance, second}
-		sum[c], count[c], component[s.Instance] = sum[c]+*s.CPU, count[c]+1, s.Component
+		x := instances[s.Instance]
+		if x == nil {
+			x = &instance{component: s.Component, before: math.Inf(-1), sum: make([]float64, whole), covered: make([]float64, whole)}
+			instances[s.Instance] = x
+		}
+		length := s.Time - x.before
+		x.before = s.Time
+		if second := int(math.Floor(s.Time)); length <= longestSample && second >= 0 && second < whole {
+			x.sum[second] += *s.CPU * length
+			x.covered[second] += length
+		}
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -399,12 +417,21 @@ func cpuSeconds(o vitrine.Outcome, d *result.Data) (map[string][]float64, error)
 		return nil, err
 	}
 	seconds := map[string][]float64{}
-	for c, total := range sum {
-		name := component[c.instance]
-		if seconds[name] == nil {
-			seconds[name] = make([]float64, len(o.Seconds))
+	for second := range whole {
+		used, gap := map[string]float64{}, map[string]bool{}
+		for _, name := range sortedKeys(instances) {
+			x := instances[name]
+			if x.covered[second] < leastCovered {
+				gap[x.component] = true
+				continue
+			}
+			used[x.component] += x.sum[second] / x.covered[second]
 		}
-		seconds[name][c.second] += total / float64(count[c])
+		for component, cpu := range used {
+			if !gap[component] {
+				seconds[component] = append(seconds[component], cpu)
+			}
+		}
 	}
 	return seconds, nil
 }

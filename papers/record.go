@@ -31,6 +31,8 @@ type Record struct {
 	Host        string             `json:"host"`
 	NotIsolated []string           `json:"not_isolated,omitempty"`
 	Scaled      []string           `json:"scaled,omitempty"`
+	Fabrics     map[string]string  `json:"fabric_versions,omitempty"` // of fabrics that drive software
+	Options     []string           `json:"options,omitempty"`         // of fabrics: which devices of the host they used
 	Notes       []string           `json:"notes,omitempty"`
 	Readings    map[string]Reading `json:"readings"`
 	Missing     map[string]string  `json:"missing,omitempty"`
@@ -85,10 +87,17 @@ func (e Exhibit) NewRecord(d *result.Data, r Readings) (*Record, error) {
 	record := &Record{
 		Exhibit: e.Base(), Plan: plan, Tool: m.Tool, Started: m.Started, Finished: m.Finished,
 		Host:        m.Host.Described(),
+		Fabrics:     m.FabricVersions,
 		NotIsolated: m.NotIsolated, Notes: r.Notes, Readings: map[string]Reading{}, Missing: maps.Clone(r.missing),
 	}
 	if s, ok, err := measure.ReadSettings(m); err == nil && ok {
 		record.Scaled = s.Scaled
+	}
+	var given struct{ Options measure.Options }
+	if json.Unmarshal(m.Measurement, &given) == nil { // a run that measured capacities has no settings
+		for name, text := range given.Options.All() {
+			record.Options = append(record.Options, name+" "+text)
+		}
 	}
 	for name, x := range r.of {
 		if slices.ContainsFunc(patterns, func(p string) bool {
@@ -151,6 +160,12 @@ func (r *Record) circumstances(h History) string {
 	}
 	for _, s := range r.Scaled {
 		fmt.Fprintf(&b, "\nScaled to this host: %s.\n", s)
+	}
+	for _, name := range sortedKeys(r.Fabrics) {
+		fmt.Fprintf(&b, "\nFabric `%s`: %s.\n", name, cmp.Or(r.Fabrics[name], "not known"))
+	}
+	for _, o := range r.Options {
+		fmt.Fprintf(&b, "\nOptions of %s.\n", o)
 	}
 	return b.String()
 }

@@ -108,8 +108,7 @@ func TestCPUPerCallIsFound(t *testing.T) {
 // other trial has one.
 func TestCPUPerCallShowsItsTrials(t *testing.T) {
 	t.Parallel()
-	d := simulate(t, directed(), "run")
-	dir, _ := writeReport(t, d)
+	d, dir, _ := directedReport(t)
 	svg, err := os.ReadFile(filepath.Join(dir, "figures", "demand.svg"))
 	if err != nil {
 		t.Fatal(err)

@@ -198,7 +198,7 @@ func (s *set) heading(r *run) heading {
 	h.Size = sizeText(x.summary)
 	h.Capacity = capacityText(c)
 	h.Interval = fmt.Sprintf("%sinterval %s, at success ratio %s", s.sure(), intervalText(c), shortest(c.Threshold))
-	for _, more := range []string{censoredText(c, s.unit), deploymentsText(c, s.unit)} {
+	for _, more := range []string{x.unended(), censoredText(c, s.unit), deploymentsText(c, s.unit)} {
 		if more != "" {
 			h.Interval += "; " + more
 		}

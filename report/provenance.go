@@ -55,6 +55,9 @@ func (r *run) facts() []fact {
 		add("substrate "+name, m.Substrates[name])
 	}
 	add("fabric", strings.Join(m.Fabrics, ", "))
+	for _, name := range slices.Sorted(maps.Keys(m.FabricVersions)) {
+		add("fabric "+name, m.FabricVersions[name])
+	}
 	add("accelerator", m.Accelerator)
 	for _, what := range slices.Sorted(maps.Keys(m.Unconfined)) {
 		add("went without "+what, m.Unconfined[what])

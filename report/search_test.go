@@ -145,8 +145,7 @@ func TestSearchShowsEachEstimate(t *testing.T) {
 
 func TestSearchMarksItsTrials(t *testing.T) {
 	t.Parallel()
-	d := simulate(t, directed(), "run")
-	dir, _ := writeReport(t, d)
+	d, dir, _ := directedReport(t)
 	for _, z := range d.Summary.Sizings {
 		passed, failed, invalid := 0, 0, 0
 		for _, o := range outcomesOf(d, z.Name) {
@@ -264,6 +263,32 @@ func TestUnsearchedRatiosAreNotCompared(t *testing.T) {
 	}
 	if page := pageOf(t, runs...); !strings.Contains(text.String(), note) || !strings.Contains(part(t, page, "capacity"), note) {
 		t.Errorf("the note is missing in the page, or in\n%s", &text)
+	}
+}
+
+// TestStoppedSearchIsNotCompared checks a size whose search was stopped. Its estimate is shown, but
+// without an interval, and nothing follows from it.
+func TestStoppedSearchIsNotCompared(t *testing.T) {
+	runs := twoRuns(t)
+	best := runs[1].Summary.Best()
+	best.Unfinished = "the time limit --max-time is over"
+	var text, js bytes.Buffer
+	if err := errors.Join(report.Text(&text, runs[1]), report.CompareJSON(&js, runs...)); err != nil {
+		t.Fatal(err)
+	}
+	var c report.Comparison
+	if err := json.Unmarshal(js.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.Rows {
+		stopped := r.Run == "tuesday" && r.Sizing == best.Name
+		if stopped != (r.Relation == "unknown") || stopped != (r.Note == "no interval: the search did not end") {
+			t.Errorf("got row %+v", r)
+		}
+	}
+	page := pageOf(t, runs...)
+	if !strings.Contains(text.String(), "(the search did not end)") || !strings.Contains(part(t, page, "capacity"), "no interval: the search did not end") {
+		t.Errorf("the mark is missing in the page, or in\n%s", &text)
 	}
 }
 

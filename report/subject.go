@@ -186,10 +186,22 @@ func (s *subject) ownEstimate() bool {
 	return own
 }
 
-// unsearched returns why the capacity at the threshold cannot be compared: at estimates it from
-// trials that the search chose for other thresholds, and that rate.Estimate does not fit. It is
-// empty if the capacity can be compared.
+// unended says that the search for the capacity did not end. It is empty if the search ended, or if
+// the run has not yet finished the size.
+func (s *subject) unended() string {
+	if s.summary == nil || s.summary.Unfinished == "" {
+		return ""
+	}
+	return "the search did not end"
+}
+
+// unsearched returns why the capacity at the threshold cannot be compared: the search did not end,
+// or at estimates the capacity from trials that the search chose for other thresholds, and that
+// rate.Estimate does not fit. It is empty if the capacity can be compared.
 func (s *subject) unsearched(threshold float64) string {
+	if why := s.unended(); why != "" {
+		return "no interval: " + why
+	}
 	searched := s.run.thresholds()
 	if slices.Contains(searched, threshold) || !s.ownEstimate() {
 		return ""

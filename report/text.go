@@ -74,8 +74,10 @@ func (s *set) optimal(t summary, x *subject) {
 	}
 	t.line(name, fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
 	capacity := fmt.Sprintf("%s %s at success ratio %s, %sinterval %s", capacityText(c), s.unit, shortest(c.Threshold), s.sure(), intervalText(c))
-	if why := censoredText(c, s.unit); why != "" {
-		capacity += " (" + why + ")"
+	for _, why := range []string{x.unended(), censoredText(c, s.unit)} {
+		if why != "" {
+			capacity += " (" + why + ")"
+		}
 	}
 	t.line("capacity", capacity)
 	t.line("deployments", deploymentsText(c, s.unit))

@@ -17,9 +17,11 @@ type Data struct {
 	Manifest Manifest
 	Outcomes []vitrine.Outcome // in the order of the trials
 	Summary  *Summary          // nil: the run is not finished
-	Profile  *vitrine.Profile  // nil: the run has none
+	Profile  *vitrine.Profile  // nil: the run has none, or it could not be read
 	Sections []Section         // of a run that measures something other than capacity; the package that measured it fills them in, not Load
 	Warnings []string          // parts of the folder that could not be read
+
+	ProfileError error // why the profile could not be read
 }
 
 // Load reads a run folder and does not change it. Another process may still write the run, or a
@@ -54,7 +56,7 @@ func (d *Data) readProfile() {
 		d.Profile, err = vitrine.ParseProfile(text)
 	}
 	if err != nil {
-		d.Profile = nil
+		d.Profile, d.ProfileError = nil, err
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%s was left out: %v", profileFile, err))
 	}
 }

@@ -35,18 +35,19 @@ type Manifest struct {
 	Specs      []Spec      `json:"specs"`
 	Seed       uint64      `json:"seed"`
 
-	Host         Host              `json:"host"`
-	CPUs         Reservation       `json:"cpus"`
-	Substrates   map[string]string `json:"substrates"`             // name -> version of the software that it drives
-	Fabrics      []string          `json:"fabrics"`                //
-	Accelerator  string            `json:"accelerator"`            // of virtual machines: "tcg" if any has it, else "kvm"; "none" without machines
-	Accelerators map[string]string `json:"accelerators,omitempty"` // by substrate of virtual machines
-	CFSPeriods   []string          `json:"cfs_periods"`            // periods of CPU quotas: "20ms"
-	Generator    Generator         `json:"generator"`              //
-	NotIsolated  []string          `json:"not_isolated"`           // see NotIsolated
-	IdleHost     []string          `json:"idle_host,omitempty"`    // limits for disturbed trials, one entry per start; empty: trials were not checked
-	Unsupported  map[string]string `json:"unsupported,omitempty"`  // omitted part of the request -> why
-	Unconfined   map[string]string `json:"unconfined,omitempty"`   // missing protection of the host from its virtual machines -> what the host lacks for it
+	Host           Host              `json:"host"`
+	CPUs           Reservation       `json:"cpus"`
+	Substrates     map[string]string `json:"substrates"`                // name -> version of the software that it drives
+	Fabrics        []string          `json:"fabrics"`                   //
+	FabricVersions map[string]string `json:"fabric_versions,omitempty"` // of fabrics that drive software: name -> what it is; "": not known
+	Accelerator    string            `json:"accelerator"`               // of virtual machines: "tcg" if any has it, else "kvm"; "none" without machines
+	Accelerators   map[string]string `json:"accelerators,omitempty"`    // by substrate of virtual machines
+	CFSPeriods     []string          `json:"cfs_periods"`               // periods of CPU quotas: "20ms"
+	Generator      Generator         `json:"generator"`                 //
+	NotIsolated    []string          `json:"not_isolated"`              // see NotIsolated
+	IdleHost       []string          `json:"idle_host,omitempty"`       // limits for disturbed trials, one entry per start; empty: trials were not checked
+	Unsupported    map[string]string `json:"unsupported,omitempty"`     // omitted part of the request -> why
+	Unconfined     map[string]string `json:"unconfined,omitempty"`      // missing protection of the host from its virtual machines -> what the host lacks for it
 
 	// Measurement holds the settings of a run that measures something other than a function's
 	// capacity, in the format of the measuring package: for packet streams, measure.Settings.

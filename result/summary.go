@@ -29,8 +29,9 @@ type Sizing struct {
 	VCPUs       float64 `json:"vcpus"`
 	MemoryBytes int64   `json:"memory_bytes"`
 	Substrate   string  `json:"substrate"`
-	Options     string  `json:"options"`         // "pinning=on"; empty if none vary
-	Again       bool    `json:"again,omitempty"` // the sizing was measured before, and this entry counts
+	Options     string  `json:"options"`              // "pinning=on"; empty if none vary
+	Again       bool    `json:"again,omitempty"`      // the sizing was measured before, and this entry counts
+	Unfinished  string  `json:"unfinished,omitempty"` // why the search for the capacity did not end; empty: it ended
 
 	// The capacity at the first threshold as flat fields: capacity, capacity_low, capacity_high,
 	// capacity_censored. MarshalJSON copies it from Capacities.

@@ -2,18 +2,22 @@ package result
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/durable"
 )
 
 // UsageHeader is the first line of usage/*.csv.
@@ -46,7 +50,7 @@ func usageName(key vitrine.Key) string {
 // CreateUsage creates the file for the monitor's samples of one trial, and returns its path. It
 // replaces the file of an unfinished trial, but never the file of a finished one. Once Close has
 // returned without an error, the data is on disk.
-func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
+func (r *Run) CreateUsage(key vitrine.Key) (*UsageWriter, string, error) {
 	r.mu.Lock()
 	err := r.checkDistinct(key)
 	r.mu.Unlock()
@@ -61,26 +65,79 @@ func (r *Run) CreateUsage(key vitrine.Key) (io.WriteCloser, string, error) {
 	if err != nil {
 		return nil, "", advise("creating "+path, err)
 	}
-	return &usageWriter{file: f, buffer: bufio.NewWriterSize(f, 1<<16)}, path, nil
+	return &UsageWriter{file: f, buffer: bufio.NewWriterSize(f, 1<<16)}, path, nil
 }
 
-// A usageWriter buffers the monitor's lines, because frequent writes would disturb the load.
-type usageWriter struct {
+// A UsageWriter writes the monitor's lines of one trial. It buffers them, because frequent writes
+// would disturb the load.
+type UsageWriter struct {
 	file   *os.File
 	buffer *bufio.Writer
 }
 
-func (w *usageWriter) Write(b []byte) (int, error) {
+// Write appends lines.
+func (w *UsageWriter) Write(b []byte) (int, error) {
 	n, err := w.buffer.Write(b)
 	return n, advise("writing "+w.file.Name(), err)
 }
 
-func (w *usageWriter) Close() error {
+// MoveOrigin moves the origin of t_s later by a time, in all lines. It is needed because the generator
+// reports the start of the window only after the trial. Call it once, after the last Write.
+func (w *UsageWriter) MoveOrigin(by time.Duration) error {
+	if by == 0 {
+		return nil
+	}
+	var moved bytes.Buffer
+	err := w.buffer.Flush()
+	if err == nil {
+		err = subtractTime(io.NewSectionReader(w.file, 0, math.MaxInt64), &moved, by.Seconds())
+	}
+	if err == nil {
+		_, err = w.file.WriteAt(moved.Bytes(), 0)
+	}
+	if err == nil {
+		err = w.file.Truncate(int64(moved.Len()))
+	}
+	return advise("writing "+w.file.Name(), err)
+}
+
+// subtractTime copies a usage file and subtracts seconds from t_s, the first column.
+func subtractTime(from io.Reader, to io.Writer, seconds float64) error {
+	in, out := csv.NewReader(from), csv.NewWriter(to)
+	in.ReuseRecord = true
+	for header := true; ; header = false {
+		row, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			out.Flush()
+			return out.Error()
+		}
+		if err != nil {
+			return err
+		}
+		if !header {
+			t, err := strconv.ParseFloat(row[0], 64)
+			if err != nil {
+				return err
+			}
+			row[0] = strconv.FormatFloat(t-seconds, 'f', 4, 64) // as many decimals as the monitor writes
+		}
+		if err := out.Write(row); err != nil {
+			return err
+		}
+	}
+}
+
+// Close flushes the lines to disk, with the names of the file and of its folder.
+func (w *UsageWriter) Close() error {
 	err := w.buffer.Flush()
 	if err == nil {
 		err = w.file.Sync()
 	}
-	return advise("writing "+w.file.Name(), errors.Join(err, w.file.Close()))
+	if err = errors.Join(err, w.file.Close()); err == nil {
+		folder := filepath.Dir(w.file.Name())
+		err = errors.Join(durable.Sync(folder), durable.Sync(filepath.Dir(folder)))
+	}
+	return advise("writing "+w.file.Name(), err)
 }
 
 // ReadUsage calls each for every sample of a usage file, in order. It finds columns by name and

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -101,6 +102,22 @@ func watched(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	closed(t, r)
+}
+
+func TestUsageMovesToTheStartOfTheWindow(t *testing.T) {
+	const row, rest = ",bono-1,bono,0.125,,,,,,,\n", ",bono-1,bono,,,,,,,,\"cpu: no such file, network: shared\"\n"
+	w, path, err := create(t, t.TempDir()).CreateUsage(outcome(1).Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.WriteString(w, result.UsageHeader+"\n-0.5000"+row+"10.0000"+rest)
+	if err := errors.Join(err, w.MoveOrigin(1500*time.Millisecond), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if want := result.UsageHeader + "\n-2.0000" + row + "8.5000" + rest; err != nil || string(text) != want {
+		t.Errorf("got %s, %v, want %s", text, err, want)
+	}
 }
 
 func TestUsageOnDemand(t *testing.T) {

@@ -55,21 +55,21 @@ func (c *Component) UnmarshalYAML(n *yaml.Node) error {
 type Dependency struct {
 	Component string `yaml:"component" jsonschema:"required"` // The component's name.
 	As        string `yaml:"as" jsonschema:"format=variable"` // Variable for address:port of each of its instances, separated by commas, in the order of the instances.
-	Port      string `yaml:"port"`                            // Name of the port of that component.
+	Port      string `yaml:"port" jsonschema:"minLength=1"`   // Name of the port of that component.
 }
 
 // A Cluster defines how the instances of one component learn each other's
 // addresses.
 type Cluster struct {
 	As   string `yaml:"as" jsonschema:"required,format=variable"` // Variable for address:port of all the component's instances, including its own, separated by commas.
-	Port string `yaml:"port" jsonschema:"required"`               // Name of the port.
+	Port string `yaml:"port" jsonschema:"required,minLength=1"`   // Name of the port.
 }
 
 // Ready is the check that an instance must pass: exactly one of tcp, sip, http
 // and command.
 type Ready struct {
-	TCP     string        `yaml:"tcp"`                                                       // Name of a port that accepts a TCP connection.
-	SIP     string        `yaml:"sip"`                                                       // Name of a port that answers SIP OPTIONS over UDP.
+	TCP     string        `yaml:"tcp" jsonschema:"minLength=1"`                              // Name of a port that accepts a TCP connection.
+	SIP     string        `yaml:"sip" jsonschema:"minLength=1"`                              // Name of a port that answers SIP OPTIONS over UDP.
 	HTTP    *ReadyHTTP    `yaml:"http"`                                                      // HTTP GET that must return a status of 2xx or 3xx.
 	Command Args          `yaml:"command"`                                                   // Command that must exit with status 0; it runs in the instance.
 	Timeout time.Duration `yaml:"timeout" jsonschema:"format=positive-duration,default=30s"` // Time limit for an instance to become ready; four times as long on an emulated machine. One check may take a tenth of it, and at least 1s.
@@ -87,8 +87,8 @@ func (r *Ready) UnmarshalYAML(n *yaml.Node) error {
 
 // ReadyHTTP is the target of a GET request.
 type ReadyHTTP struct {
-	Port string `yaml:"port" jsonschema:"required"`            // Name of the port.
-	Path string `yaml:"path" jsonschema:"required,pattern=^/"` // Path, such as /health.
+	Port string `yaml:"port" jsonschema:"required,minLength=1"` // Name of the port.
+	Path string `yaml:"path" jsonschema:"required,pattern=^/"`  // Path, such as /health.
 }
 
 // A Flavor is a CPU and memory size for an instance (NFV-VITAL, Table I).

@@ -77,6 +77,18 @@ func (w *Workload) StopWhen() func(vitrine.Outcome) bool { return w.stop }
 // workload's folder: its name ends in _file.
 func IsFileParameter(name string) bool { return strings.HasSuffix(name, "_file") }
 
+// ParameterTexts returns the parameters as the generator gets them. Paths are absolute, because the
+// generator runs in another folder than the workload's.
+func (w *Workload) ParameterTexts() (map[string]string, error) {
+	given, err := w.Parameters.Strings()
+	for name, value := range given {
+		if IsFileParameter(name) {
+			given[name] = w.Resolve(value)
+		}
+	}
+	return given, err
+}
+
 // LoadWorkload reads and checks the file at path. A mistake in the file is a
 // *vitrine.BadInput, or several joined.
 func LoadWorkload(path string, known Known) (*Workload, error) {
@@ -133,6 +145,7 @@ func (w *Workload) check(root document.Node, known Known) error {
 		c.Bad(fmt.Sprintf("increase %g makes more than %d rates from %g to %g", w.Increase, maxRates, low, high), "want a larger step", "increase")
 	}
 	w.checkSearch(&c)
+	w.checkPrecision(&c)
 	for i := 1; i < len(w.Thresholds); i++ {
 		if w.Thresholds[i] >= w.Thresholds[i-1] {
 			c.Bad(fmt.Sprintf("thresholds[%d] is %g, after %g", i, w.Thresholds[i], w.Thresholds[i-1]), "want them descending", "thresholds", i)
@@ -158,7 +171,7 @@ func (w *Workload) checkSearch(c *document.Errors) {
 	switch {
 	case w.Search == Ramp && w.Increase == 0:
 		c.Bad("search ramp has no increase", "give the step from rate to rate: increase", "search")
-	case w.Stop != "" && precise:
+	case w.Stop != "" && w.Search != Ramp:
 		c.Bad(fmt.Sprintf("stop belongs to search ramp, this is %s", w.Search), "leave stop away, or say search: ramp", "stop")
 	}
 	if w.Search == MLR && w.Range.Min() == w.Range.Max() {
@@ -169,6 +182,20 @@ func (w *Workload) checkSearch(c *document.Errors) {
 	}
 	if w.Confidence != 0 && w.Search != Adaptive {
 		c.Bad(fmt.Sprintf("confidence belongs to search adaptive, this is %s", w.Search), "leave it away: other intervals are of 95%", "confidence")
+	}
+}
+
+// checkPrecision refuses a precision that the longest trial cannot show, even at the highest rate:
+// telling whether a backlog grows takes calls (see docs/measuring.md).
+func (w *Workload) checkPrecision(c *document.Errors) {
+	const calls, longest = 9, 16 // at a precision of 1; times the duration
+	if w.Search != Adaptive || w.Precision == 0 {
+		return
+	}
+	needed, most := calls/(w.Precision*w.Precision*w.Range.Max()), longest*w.Duration.Seconds()
+	if needed > most {
+		c.Bad(fmt.Sprintf("precision %g needs trials of %.4g s at %g %s, but with duration %s none is longer than %.4g s", w.Precision, needed, w.Range.Max(), w.Unit, w.Duration, most),
+			fmt.Sprintf("give a duration of at least %.4g s, a larger precision, or a higher range", needed/longest), "precision")
 	}
 }
 

@@ -67,6 +67,11 @@ type Campaign struct {
 // impossible, and a *vitrine.Unsupported if this host has too few CPUs for the campaign.
 func New(cfg Config) (*Campaign, error) {
 	c := &Campaign{Config: cfg, choices: cfg.Deployment.Servers.Choices()}
+	if cfg.Deployment.Mode.Name != spec.Custom { // before the search, which would ask for a higher limit
+		if err := c.fits(cfg.Deployment.Space().Smallest()); err != nil {
+			return nil, err
+		}
+	}
 	c.space = c.sizeSpace()
 	var err error
 	if c.search, err = c.sizeSearch(c.space); err != nil {
@@ -79,13 +84,31 @@ func New(cfg Config) (*Campaign, error) {
 // errEnough ends a campaign whose time is over. It is not a failure.
 var errEnough = errors.New("the time limit --max-time is over")
 
-// Check returns a *vitrine.Unsupported if this host lacks something that one of the options needs.
-// A campaign then fails before its first measurement, not when the option's turn comes.
-func (c *Campaign) Check() error {
-	if !c.keepsAwake() {
-		return nil
+// Check opens the further back ends of the options, and closes them. It returns an error if they
+// cannot be used or if this host cannot keep idle CPUs awake. So a campaign fails before its first
+// measurement, not when the option's turn comes. Check needs the Testbed.
+func (c *Campaign) Check(ctx context.Context) error {
+	if c.keepsAwake() {
+		if err := quiet.TryAwake(); err != nil {
+			return err
+		}
 	}
-	return quiet.TryAwake()
+	type place struct{ substrate, fabric, impairment string }
+	checked := map[place]bool{}
+	for i, o := range c.choices {
+		p := place{o.Substrate, o.Fabric, o.Impairment}
+		if i > 0 && !checked[p] { // the first one opens at once anyway
+			bed, err := testbed.Open(ctx, c.Testbed, o)
+			if err == nil {
+				err = bed.Close(context.WithoutCancel(ctx))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		checked[p] = true
+	}
+	return nil
 }
 
 // keepsAwake reports whether one of the options keeps idle CPUs awake.
@@ -110,6 +133,9 @@ func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
+	if c.Plan.Lowered != "" {
+		c.summary.StoppedBecause += "; " + c.Plan.Lowered
+	}
 	c.conclude()
 	return c.summary, errors.Join(err, c.Results.SaveSummary(c.summary), c.saveProfile())
 }
@@ -117,7 +143,7 @@ func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 // prepare finds the generator and its parameters.
 func (c *Campaign) prepare() (err error) {
 	if c.program, err = c.generator(); err == nil {
-		c.params, err = c.parameters()
+		c.params, err = c.Workload.ParameterTexts()
 	}
 	c.Grace = cmp.Or(c.Grace, defaultGrace+answerTime(c.params))
 	return err
@@ -140,23 +166,6 @@ func (c *Campaign) generator() ([]string, error) {
 		return []string{c.Workload.Program}, nil
 	}
 	return c.Generator(c.Workload.Generator)
-}
-
-// parameters returns the generator's own parameters as text. It resolves those that are paths,
-// because the generator runs in another folder than the workload's.
-func (c *Campaign) parameters() (map[string]string, error) {
-	given, err := c.Workload.Parameters.Strings()
-	if err != nil {
-		return nil, err
-	}
-	params := make(map[string]string, len(given))
-	for name, value := range given {
-		if spec.IsFileParameter(name) {
-			value = c.Workload.Resolve(value)
-		}
-		params[name] = value
-	}
-	return params, nil
 }
 
 // measureChoice measures every sizing that the mode asks for, under one choice of the options.
@@ -209,8 +218,8 @@ func (c *Campaign) stopped(choice spec.Choice, why string) {
 	c.summary.StoppedBecause = why
 }
 
-// measureSizing runs the rate search of one sizing. It does not repeat recorded trials. Measured
-// trials count even if the search cannot be completed.
+// measureSizing runs the rate search of one sizing. It does not repeat recorded trials. If the
+// search does not end, the estimate from its trials is kept and marked as unfinished.
 func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
 	sizing := chosen.Sizing
 	rates, err := c.newSeeking(chosen)
@@ -224,12 +233,12 @@ func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step
 		step := rates.search.Next(vitrine.Undisturbed(history))
 		if step.Done {
 			c.emit(Event{Kind: RateDone, Choice: at.choice, Sizing: sizing, Why: step.Why})
-			return c.evaluate(at, rates, history), nil
+			return c.evaluate(at, rates, history, nil), nil
 		}
 		outcome, recorded, err := c.findOrRun(ctx, at, c.key(at, step, history), step)
 		if err != nil {
 			if len(history) > 0 {
-				c.evaluate(at, rates, history)
+				c.evaluate(at, rates, history, err)
 			}
 			return vitrine.Measured{}, err
 		}
@@ -240,7 +249,7 @@ func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step
 			continue
 		}
 		if err := c.tooNoisy(outcome); err != nil {
-			c.evaluate(at, rates, history)
+			c.evaluate(at, rates, history, err)
 			return vitrine.Measured{}, err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 // The profile must distinguish measured from predicted sizes. A resumed run must have the same
 // plan.
 func TestModelCampaign(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "ceiling: 25")
 	c.config.Deployment.Mode = spec.Mode{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 0.6}}
 	planned, err := trial.New(c.config)

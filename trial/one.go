@@ -39,8 +39,8 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	}
 	defer func() { err = errors.Join(err, host.end(context.WithoutCancel(ctx))) }()
 	warmup, started := s.Workload.Warmup, time.Now()
-	begin := started.Add(warmup)
-	watch, err := monitor.Start(ctx, monitor.Config{Origin: begin}, s.vantages(), usage)
+	expected := started.Add(warmup)
+	watch, err := monitor.Start(ctx, monitor.Config{Origin: expected}, s.vantages(), usage)
 	if err != nil {
 		return out, fmt.Errorf("monitor: %w", err)
 	}
@@ -58,10 +58,11 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	if err := cmp.Or(context.Cause(ctx), s.bed.FabricEnded()); err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
+	begin := expected
 	if report.WindowStart > 0 {
 		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
 	}
-	if err := errors.Join(host.end(ctx), watch.Stop()); err != nil {
+	if err := errors.Join(host.end(ctx), watch.Stop(), usage.MoveOrigin(begin.Sub(expected))); err != nil {
 		return out, err
 	}
 	if trialErr == nil {

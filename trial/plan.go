@@ -1,8 +1,10 @@
 package trial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"vitrine"
@@ -19,19 +21,15 @@ type Plan struct {
 	Names        []string         `json:"sizings"`
 	Open         bool             `json:"open"`              // the measurements decide on further sizings
 	MostSizings  int              `json:"most_sizings"`      // per combination
+	Lowered      string           `json:"lowered,omitempty"` // says that the function's CPUs lower the file's limit
 	Trials       int              `json:"trials_per_sizing"` // estimate, without invalid ones
-	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one
+	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one, on average
 	About        time.Duration    `json:"about_ns"`          // estimate for the whole campaign, without deployment
 }
 
 // plan makes the Plan. It refuses sizings for which this host has too few CPUs.
 func (c *Campaign) plan() (p Plan, err error) {
-	p = Plan{Combinations: c.choices, Open: true}
-	if c.Deployment.Mode.Name != spec.Custom {
-		if err := c.fits(c.Deployment.Space().Smallest()); err != nil {
-			return p, err
-		}
-	}
+	p = Plan{Combinations: c.choices, Open: true, Lowered: c.lowered()}
 	if known, ok := c.search.(size.Planner); ok {
 		p.Sizings, p.Open = known.Plan(), false
 	} else if step := c.search.Next(nil); !step.Done {
@@ -56,9 +54,32 @@ func (c *Campaign) plan() (p Plan, err error) {
 	if known, ok := rates.(rate.Planner); ok {
 		p.Trials = known.Trials()
 	}
-	p.Trial = c.Workload.Warmup + c.Workload.Duration + c.Workload.Settle
+	window := c.Workload.Duration
+	if c.Workload.Search == spec.Adaptive && c.Rates == nil {
+		p.Trials, window = adaptiveTrials(c.Workload)
+	}
+	p.Trial = c.Workload.Warmup + window + c.Workload.Settle
 	p.About = time.Duration(len(p.Combinations)*p.MostSizings*p.Trials) * p.Trial
 	return p, nil
+}
+
+// AdaptiveDeployments is how many fresh deployments of a sizing the search adaptive mostly needs, if
+// not more.
+const AdaptiveDeployments = 8
+
+// adaptiveTrials estimates how many trials the search adaptive makes for a sizing, and the mean
+// length of their windows. It scouts, makes ordinary and long trials on each deployment, and ends
+// with a contrast. The lengths are those of package rate at the middle of the range.
+func adaptiveTrials(w *spec.Workload) (trials int, window time.Duration) {
+	const scoutingAndContrast, each = 11, 2
+	d, precision := w.Duration.Seconds(), cmp.Or(w.Precision, 0.05)
+	backlog := 9 / (precision * precision * math.Sqrt(w.Range.Min()*w.Range.Max())) // seconds to tell whether it grows
+	ordinary := min(max(d, backlog), 8*d)
+	long := min(max(3*ordinary, 6*backlog, 2.4/precision), 16*d)
+	deployed := each * max(AdaptiveDeployments, w.Repeat)
+	trials = scoutingAndContrast + 2*deployed
+	seconds := float64(scoutingAndContrast+deployed)*ordinary + float64(deployed)*long
+	return trials, time.Duration(seconds / float64(trials) * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
 // located adds the position of the mode in the file to an error of the size search.
@@ -128,20 +149,40 @@ func (c *Campaign) mostSizings() (int, error) {
 	return steps + 1, nil
 }
 
-// sizeSpace returns the space of the deployment's sizings. Its limit is at most the function's
-// CPUs minus those of the unscalable components.
+// room returns the vCPUs that the function's CPUs leave to the scalable components.
+func (c *Campaign) room() float64 {
+	smallest := c.Deployment.Space().Smallest()
+	fixed := c.Deployment.Total(smallest).VCPUs - c.Deployment.Resources(smallest).VCPUs
+	const none = 1e-12 // a limit of 0 would mean no limit
+	return max(none, float64(len(c.CPUs.Function))-fixed)
+}
+
+// lowers reports whether the function's CPUs lower the limit that the file gives. They do not for
+// exhaustive: it promises all sizings within the limit, so plan refuses those that do not fit.
+func (c *Campaign) lowers() bool {
+	m := c.Deployment.Mode
+	return m.Name != spec.Exhaustive && m.Limit.VCPUs > c.room()+floatSlack
+}
+
+// lowered tells the user that the limit is lower than in the file, or returns "".
+func (c *Campaign) lowered() string {
+	if !c.lowers() {
+		return ""
+	}
+	return fmt.Sprintf("the limit is lowered from %.4g to %.4g vCPUs, which the function's CPUs %v leave to the scalable components",
+		c.Deployment.Mode.Limit.VCPUs, c.room(), c.CPUs.Function)
+}
+
+// sizeSpace returns the space of the deployment's sizings. Without a limit, or with one that the
+// function's CPUs lower, its limit is the room on these CPUs.
 func (c *Campaign) sizeSpace() size.Space {
 	from := c.Deployment.Space()
 	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
 	for short, count := range from.Counts {
 		space.Counts[short] = size.Count(count)
 	}
-	smallest := from.Smallest()
-	fixed := c.Deployment.Total(smallest).VCPUs - c.Deployment.Resources(smallest).VCPUs
-	const none = 1e-12 // a limit of 0 would mean no limit
-	room := max(none, float64(len(c.CPUs.Function))-fixed)
-	if space.Limit.VCPUs == 0 || space.Limit.VCPUs > room {
-		space.Limit.VCPUs = room
+	if space.Limit.VCPUs == 0 || c.lowers() {
+		space.Limit.VCPUs = c.room()
 	}
 	return space
 }

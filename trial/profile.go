@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"vitrine"
 	"vitrine/search/size"
+	"vitrine/spec"
 )
 
 // saveProfile writes the capacity of every size, measured or predicted, into the run folder. If
@@ -78,20 +80,59 @@ func (c *Campaign) profile() (vitrine.Profile, error) {
 	}
 	p.Provenance.Outcomes = hex.EncodeToString(trials.Sum(nil))
 	for _, choice := range c.choices {
-		var measured []size.Profiled
-		unlimited := false
-		for _, f := range c.found {
-			if f.choice == choice {
-				measured, unlimited = append(measured, f.Profiled), unlimited || f.unlimited
-			}
-		}
-		if len(measured) == 0 {
+		s, found := c.setting(choice)
+		if !found {
 			continue
 		}
-		s := size.Setting(c.space, measured, c.Seed)
-		s.Substrate, s.Options, s.Unlimited = choice.Substrate, choice.Options, unlimited
 		s.Accelerator = accelerators[[2]string{choice.Substrate, choice.Options}]
 		p.Settings = append(p.Settings, s)
 	}
 	return p, p.Check()
+}
+
+// setting returns the sizes under one choice of the options, and false if there are none. The model
+// that predicts sizes is not fitted to a size whose search did not end.
+func (c *Campaign) setting(choice spec.Choice) (_ vitrine.Setting, found bool) {
+	var ended []size.Profiled
+	var stopped *finding // at most one, because the campaign ends with it
+	unlimited := false
+	for i := range c.found {
+		f := &c.found[i]
+		switch {
+		case f.choice != choice:
+			continue
+		case f.unfinished != "":
+			stopped = f
+		default:
+			ended = append(ended, f.Profiled)
+		}
+		unlimited = unlimited || f.unlimited
+	}
+	if len(ended) == 0 && stopped == nil {
+		return vitrine.Setting{}, false
+	}
+	s := size.Setting(c.space, ended, c.Seed)
+	s.Substrate, s.Options, s.Unlimited = choice.Substrate, choice.Options, unlimited
+	if stopped != nil {
+		s.Sizes = c.withStopped(s.Sizes, stopped)
+	}
+	return s, true
+}
+
+// withStopped adds the size whose search did not end. It replaces a prediction or an earlier
+// measurement of the size.
+func (c *Campaign) withStopped(sizes []vitrine.SizeProfile, f *finding) []vitrine.SizeProfile {
+	name := f.Sizing.String()
+	named := func(z vitrine.SizeProfile) bool { return z.Sizing == name }
+	sizes = slices.DeleteFunc(sizes, named)
+	for _, z := range size.Setting(c.space, []size.Profiled{f.Profiled}, c.Seed).Sizes {
+		if named(z) {
+			z.Unfinished = f.unfinished
+			sizes = append(sizes, z)
+		}
+	}
+	slices.SortStableFunc(sizes, func(a, b vitrine.SizeProfile) int {
+		return cmp.Or(cmp.Compare(a.VCPUs, b.VCPUs), cmp.Compare(a.Memory, b.Memory))
+	})
+	return sizes
 }

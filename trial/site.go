@@ -119,7 +119,8 @@ func (s *site) boot() float64 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(s.boots))
-	return sorted[len(sorted)/2].Seconds()
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]).Seconds() / 2
 }
 
 // unlimited reports whether the function's instances boot without their quota. It is false if that

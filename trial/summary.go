@@ -10,14 +10,16 @@ import (
 
 // A finding is the result for one sizing under one choice of the options.
 type finding struct {
-	choice    spec.Choice
-	unlimited bool // its instances booted without their quota
+	choice     spec.Choice
+	unlimited  bool   // its instances booted without their quota
+	unfinished string // why the search for its capacity did not end; empty: it ended
 	size.Profiled
 }
 
 // evaluate evaluates the trials of one sizing and adds the result to the summary. For disturbed
-// trials, only their number and their time count.
-func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome) vitrine.Measured {
+// trials, only their number and their time count. stopped is the error that stopped the search for
+// rates, or nil.
+func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome, stopped error) vitrine.Measured {
 	choice, sizing, history := s.choice, s.sizing, vitrine.Undisturbed(all)
 	m := vitrine.Measured{
 		Again:      rates.again,
@@ -29,10 +31,14 @@ func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome) vitri
 	m.Utilization = rate.UseAtCapacity(history, m.Capacities[0])
 	m.Bottleneck, _ = size.Bottleneck(m.Utilization, c.Deployment.Mode.ScaleOn)
 	m.Loads = rate.Loads(history, m.Capacities[0].Threshold)
-	c.found = append(c.found, finding{choice, s.unlimited(), size.Profiled{Measured: m, Boot: s.boot(), History: history}})
+	unfinished := ""
+	if stopped != nil {
+		unfinished = oneLine(stopped).Error()
+	}
+	c.found = append(c.found, finding{choice, s.unlimited(), unfinished, size.Profiled{Measured: m, Boot: s.boot(), History: history}})
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
-		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again,
+		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again, Unfinished: unfinished,
 		Capacities: m.Capacities, Bottleneck: m.Bottleneck, Utilization: m.Utilization[c.Deployment.Mode.ScaleOn],
 		Trials: len(all), LoadSeconds: rate.LoadSeconds(all),
 		Search: searchConfig(c.Workload.Search, rates.cfg),

@@ -26,6 +26,27 @@ func TestMostSizingsOfDecimals(t *testing.T) {
 	}
 }
 
+// TestPlanOfAdaptive checks that the plan knows the long windows of the search adaptive. With these
+// settings it took a median of 14 minutes of load for a size at a precision of 0.1, and 31 at 0.05.
+func TestPlanOfAdaptive(t *testing.T) {
+	w := &spec.Workload{Range: spec.Range{100, 11500}, Duration: 10 * time.Second, Repeat: 1, Search: spec.Adaptive}
+	for precision, least := range map[float64]time.Duration{0: 15 * time.Minute, 0.1: 10 * time.Minute} {
+		w.Precision = precision
+		trials, window := adaptiveTrials(w)
+		if load := time.Duration(trials) * window; load < least || load > 31*time.Minute {
+			t.Errorf("precision %g: %d trials of %s are %s of load, want %s or more", precision, trials, window, load, least)
+		}
+	}
+}
+
+// TestMedianBootTime checks that the boot time of two deployments is between the two.
+func TestMedianBootTime(t *testing.T) {
+	s := &site{boots: []time.Duration{9 * time.Second, 3 * time.Second}}
+	if got := s.boot(); got != 6 {
+		t.Errorf("got %v s, want 6 s", got)
+	}
+}
+
 // TestReasonOfTheChosenSize checks the reason if only one of two substrates has a size that
 // reaches the workload. The reason must be about that size, whichever was measured last.
 func TestReasonOfTheChosenSize(t *testing.T) {

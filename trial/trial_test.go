@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -39,7 +40,7 @@ import (
 )
 
 // TestMain makes the test binary the function under test and the generator, too. Both run as real
-// processes in real places.
+// processes in real places. Campaigns that run in parallel mostly wait for their generators.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -52,6 +53,9 @@ func TestMain(m *testing.M) {
 		case "deaf":
 			exit(deaf(os.Args[2:]))
 		}
+	}
+	if err := flag.Set("test.parallel", "3"); err != nil {
+		exit(err)
 	}
 	os.Exit(m.Run())
 }
@@ -102,7 +106,7 @@ func serve(args []string) error {
 }
 
 // drive is a generator that follows the contract. The parameter "fault" makes it fail. Above
-// "ceiling" calls per second, every second call fails.
+// "ceiling" calls per second, every second call fails. Its window begins after "delay".
 func drive(args []string) error {
 	t, err := load.ReadTrial(args, os.Environ())
 	if err != nil {
@@ -126,6 +130,10 @@ func drive(args []string) error {
 		r.Offered = int64(n / 2)
 	case "late":
 		r.Offered = int64(n - 1)
+	}
+	if delay, err := time.ParseDuration(t.Params["delay"]); err == nil {
+		time.Sleep(delay)
+		r.WindowStart = float64(time.Now().UnixMicro()) / 1e6
 	}
 	rec := make([]int64, 1)
 	ceiling, _ := strconv.ParseFloat(t.Params["ceiling"], 64)
@@ -224,18 +232,15 @@ func setUp(t *testing.T, function, sizes, params string) *campaign {
 	if err := netns.Possible(); vitrine.IsUnsupported(err) {
 		t.Skip(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &campaign{t: t, dir: t.TempDir()}
-	files := t.TempDir()
+	files, program := t.TempDir(), hosttest.Self(t)
 	generator := filepath.Join(files, "generator")
-	write(t, generator, fmt.Sprintf("#!/bin/sh\nexec %q drive \"$@\"\n", self), 0o755)
+	write(t, generator, fmt.Sprintf("#!/bin/sh\nexec %q drive \"$@\"\n", program), 0o755)
 	deployment, workload := filepath.Join(files, "deployment.yaml"), filepath.Join(files, "workload.yaml")
-	write(t, deployment, fmt.Sprintf(deploymentText, self, function, self, sizes), 0o644)
+	write(t, deployment, fmt.Sprintf(deploymentText, program, function, program, sizes), 0o644)
 	write(t, workload, fmt.Sprintf(workloadText, generator, params), 0o644)
 	c.config = trial.Config{Log: slog.New(slog.DiscardHandler), Seed: 1}
+	var err error
 	if c.config.Deployment, err = spec.LoadDeployment(deployment, spec.Known{}); err != nil {
 		t.Fatal(err)
 	}
@@ -304,6 +309,7 @@ func (c *campaign) outcomes() []vitrine.Outcome {
 }
 
 func TestCampaignFindsCapacity(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, "", "[fr1s, fr2s]", "ceiling: 25")
 	summary, err := c.measure(t.Context())
 	if err != nil {
@@ -351,7 +357,8 @@ func (emulated) Accelerator(context.Context) (string, error) { return vitrine.Em
 // on record.
 func TestEmulationIsMarked(t *testing.T) {
 	t.Parallel()
-	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	c := setUp(t, "", "[fr1s]", "ceiling: 15")
+	c.config.Workload.Repeat = 1 // trials at 10 and 20
 	plain := c.config.Testbed.Substrate
 	c.config.Testbed.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
 		s, err := plain(ctx, o, part)
@@ -436,11 +443,37 @@ func TestUnsentCallThatDecides(t *testing.T) {
 	}
 }
 
+// TestUsageBeginsWithTheWindow checks that t_s of the samples counts from the start of the window that
+// the generator reports, here a second later than asked.
+func TestUsageBeginsWithTheWindow(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "delay: 1s")
+	c.config.Workload.Range, c.config.Workload.Repeat = spec.Range{10, 20}, 1
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := result.Load(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range data.Outcomes {
+		first := 0.0
+		err := data.Usage(o.Key, func(s result.Sample) error {
+			first = min(first, s.Time)
+			return nil
+		})
+		if err != nil || first > -0.5 {
+			t.Errorf("%d calls/s: the first sample is %g s after the start of the window, want about 0.9 s before it: %v", int(o.Rate), first, err)
+		}
+	}
+}
+
 // TestEndedFabricEndsTheCampaign checks that the campaign ends with the fabric's error, that it does
 // not record the trial, and that a resumed campaign makes the trial.
 func TestEndedFabricEndsTheCampaign(t *testing.T) {
 	t.Parallel()
-	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	c := setUp(t, "", "[fr1s]", "ceiling: 15")
+	c.config.Workload.Repeat = 1 // trials at 10 and 20
 	const reason = "the fabric ended on purpose"
 	plain := c.config.Testbed.Fabric
 	c.config.Testbed.Fabric = func(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
@@ -463,6 +496,35 @@ func TestEndedFabricEndsTheCampaign(t *testing.T) {
 	}
 }
 
+// TestAllBackEndsAreCheckedFirst checks that a campaign learns before its first measurement that a later
+// fabric cannot be used, and that the check opens each further place once.
+func TestAllBackEndsAreCheckedFirst(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	s := &c.config.Deployment.Servers
+	s.Fabric = document.OneOrMany[string]{"bridge", "ovs", "macvlan", "vxlan"}
+	s.Pinning = document.OneOrMany[document.Switch]{false, true}
+	var opened []string
+	plain := c.config.Testbed.Fabric
+	c.config.Testbed.Fabric = func(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
+		opened = append(opened, o.Fabric)
+		if o.Fabric == "macvlan" {
+			return nil, &vitrine.BadInput{File: "macvlan", Found: "interface absent"}
+		}
+		return plain(ctx, o, part)
+	}
+	planned, err := trial.New(c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := planned.Check(t.Context()); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "interface absent") {
+		t.Errorf("got %v, want the error of the fabric macvlan", err)
+	}
+	if !slices.Equal(opened, []string{"ovs", "macvlan"}) {
+		t.Errorf("the check opened the fabrics %q, want ovs and macvlan", opened)
+	}
+	c.nothingLeft()
+}
+
 func TestComponentThatNeverGetsReady(t *testing.T) {
 	c := setUp(t, "", "[fr1s]", "")
 	front := c.config.Deployment.Component("front")
@@ -479,6 +541,7 @@ func TestComponentThatNeverGetsReady(t *testing.T) {
 // TestPortInUse checks a process that an install script left running and that has the function's
 // port.
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "")
 	front := c.config.Deployment.Component("front")
 	script := filepath.Join(t.TempDir(), "install.sh")
@@ -504,9 +567,10 @@ func TestPortInUse(t *testing.T) {
 func TestInstallScript(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, "", "[fr1s]", "")
+	c.config.Workload.Range, c.config.Workload.Repeat = spec.Range{10, 20}, 1
 	script := filepath.Join(t.TempDir(), "install.sh")
 	write(t, script, "#!/bin/sh\necho \"$BACK\" > \"$VITRINE_DIR/peers\"\n", 0o755)
-	c.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: time.Second}}
+	c.config.Deployment.Install = []spec.Install{{Component: "front", Script: script, TimeLimit: 10 * time.Second}}
 	front := c.config.Deployment.Component("front")
 	front.Command = slices.Concat(spec.Args{"/bin/sh", "-c", `grep -q :7000 "$VITRINE_DIR/peers" && exec "$0" "$@"`}, front.Command)
 	if _, err := c.measure(t.Context()); err != nil {
@@ -529,6 +593,7 @@ func TestInstallScript(t *testing.T) {
 }
 
 func TestResumeRepeatsNoTrial(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, "", "[fr1s, fr1m]", "ceiling: 25")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted by the test")
@@ -598,12 +663,13 @@ func lines(t *testing.T, path string) [][]byte {
 func TestKeepAwake(t *testing.T) {
 	for _, awake := range []bool{true, false} {
 		c := setUp(t, "", "[fr1s]", "")
+		c.config.Workload.Range = spec.Range{10, 20} // a second shows thousands of halts
 		c.config.Deployment.Servers.KeepAwake = document.OneOrMany[document.Switch]{document.Switch(awake)}
 		planned, err := trial.New(c.config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		check := planned.Check()
+		check := planned.Check(t.Context())
 		var seen []int // at the end of each trial
 		c.config.Observe = func(e trial.Event) {
 			if e.Kind == trial.TrialDone {
@@ -668,12 +734,53 @@ func TestInterruptInsideATrial(t *testing.T) {
 func TestMaxTimeEndsInOrder(t *testing.T) {
 	c := setUp(t, "", "[fr1s, fr1m]", "")
 	c.config.MaxTime = time.Nanosecond
+	c.config.Deployment.Mode = spec.Mode{Name: spec.Directed, Scaling: spec.ScaleOut, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 1e4}}
 	summary, err := c.measure(t.Context())
-	if err != nil || !strings.Contains(summary.StoppedBecause, "--max-time") {
-		t.Fatalf("stopped because %q (%v), want --max-time", summary.StoppedBecause, err)
+	if err != nil || !strings.Contains(summary.StoppedBecause, "--max-time") || !strings.Contains(summary.StoppedBecause, "the limit is lowered from 1e+04") {
+		t.Fatalf("stopped because %q (%v), want --max-time and the lowered limit", summary.StoppedBecause, err)
 	}
 	if !summary.Partial {
 		t.Error("the summary is not marked partial")
+	}
+}
+
+// TestStoppedSearchIsMarked checks that the capacity of a size whose search was stopped is marked in
+// the summary and in the profile, and no longer once the resumed run has ended it.
+func TestStoppedSearchIsMarked(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	done := 0
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind == trial.TrialDone {
+			if done++; done == 2 {
+				cancel(errors.New("interrupted by the test"))
+			}
+		}
+	}
+	for _, stopped := range []bool{true, false} {
+		summary, err := c.measure(ctx)
+		if (err != nil) != stopped {
+			t.Fatalf("stopped %t: %v", stopped, err)
+		}
+		text, err := os.ReadFile(filepath.Join(c.dir, "profile.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		profile, err := vitrine.ParseProfile(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conforms(t, text)
+		row, size := summary.Sizings[0], profile.Settings[0].Sizes[0]
+		if (row.Unfinished != "") != stopped || size.Unfinished != row.Unfinished {
+			t.Errorf("stopped %t: the summary says %q, and the profile %q", stopped, row.Unfinished, size.Unfinished)
+		}
+		if stopped && len(profile.Settings[0].Components) > 0 {
+			t.Error("the model is fitted to a search that did not end")
+		}
+		ctx = t.Context()
 	}
 }
 
@@ -691,6 +798,44 @@ func TestSizesWithoutAPlaceAreNotChosen(t *testing.T) {
 		if err != nil || planned.Plan.MostSizings != want+1 {
 			t.Errorf("pinning %v: %+v, %v; want %d sizings, and the winner again", pinned, planned, err, want)
 		}
+	}
+}
+
+// TestLimitBeyondTheCPUs checks limits that allow more than the function's CPUs. exhaustive must not
+// leave out sizes, so it is refused. The other modes must say that the CPUs lower the limit.
+func TestLimitBeyondTheCPUs(t *testing.T) {
+	c := setUp(t, "", "[fr1s]", "")
+	c.config.CPUs.Function = []int{0, 1}
+	mode := &c.config.Deployment.Mode
+	for _, m := range []spec.Mode{
+		{Name: spec.Exhaustive},
+		{Name: spec.Directed, Scaling: spec.ScaleOut, ScaleOn: vitrine.CPU},
+		{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU},
+	} {
+		*mode = m
+		for limit, beyond := range map[float64]bool{0: false, 1.2: false, 6: true} {
+			mode.Limit.VCPUs = limit
+			planned, err := trial.New(c.config)
+			if m.Name == spec.Exhaustive && beyond {
+				if !vitrine.IsUnsupported(err) {
+					t.Errorf("%s: limit %g: %v, want the error of a size that needs too many CPUs", m.Name, limit, err)
+				}
+				continue
+			}
+			want := ""
+			if beyond {
+				want = "the limit is lowered from 6 to 1.7 vCPUs, which the function's CPUs [0 1] leave to the scalable components"
+			}
+			if err != nil || planned.Plan.Lowered != want {
+				t.Errorf("%s: limit %g: %+v, %v; want %q", m.Name, limit, planned, err, want)
+			}
+		}
+	}
+	*mode = spec.Mode{Name: spec.Directed, Scaling: spec.ScaleOut, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 6}}
+	c.config.CPUs.Function = []int{0}
+	c.config.Deployment.Flavors[0].VCPUs = 0.6
+	if _, err := trial.New(c.config); !vitrine.IsUnsupported(err) {
+		t.Errorf("a smallest size of 1.2 vCPUs on one CPU: %v, want an error that asks for CPUs, not for a higher limit", err)
 	}
 }
 

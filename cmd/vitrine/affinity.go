@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
 	"vitrine/report/ladder"
+	"vitrine/result"
 )
 
 // affinityFlags are the flags of affinity.
@@ -160,12 +163,11 @@ func (a *app) affinity(ctx context.Context, given []string, f affinityFlags) err
 	if err != nil {
 		return err
 	}
+	var written error
 	if f.out != "" {
-		if err := ladder.Write(f.out, analysis, nil); err != nil {
-			return err
-		}
+		written = ladder.Write(f.out, analysis, nil)
 	}
-	return errors.Join(a.printAffinity(analysis, f), damage)
+	return errors.Join(written, a.printAffinity(analysis, f), damage)
 }
 
 // analyse analyses sources. For a damaged capture, it analyses the part before the damage.
@@ -191,15 +193,63 @@ func (a *app) analyse(ctx context.Context, given []string, f affinityFlags) (ana
 		if o.Names, err = affinity.LoadNames(f.names); err != nil {
 			return nil, nil, err
 		}
+		if _, err := o.Names.Limits(); err != nil { // reads profiles
+			return nil, nil, err
+		}
 	}
 	if len(captures) > 0 || f.live.live() {
+		if err := f.makeFolder(); err != nil {
+			return nil, nil, err
+		}
 		if o.Captured, damage = a.readCaptures(ctx, captures, f); o.Captured == nil {
 			return nil, nil, damage
 		}
-		flows = append(flows, o.Captured.Flows...)
+		return analyseCaptured(flows, o, damage)
 	}
 	analysis, err = affinity.Analyse(flows, o)
-	return analysis, damage, err
+	return analysis, nil, err
+}
+
+// analyseCaptured analyses captures together with call flows. A capture may have taken hours, and only
+// it tells which functions there are. So if it is not known what one of them needs of the host, or if
+// call flows contradict the captures, the analysis leaves that out, and the error counts as damage.
+func analyseCaptured(flows []*flow.Transaction, o affinity.Options, damage error) (analysis *affinity.Analysis, damaged, err error) {
+	c := o.Captured
+	all := slices.Concat(flows, c.Flows)
+	analysis, err = affinity.Analyse(all, o)
+	if wrong := err; wrong != nil {
+		without := "the host"
+		o.AnyHost = true
+		if analysis, err = affinity.Analyse(all, o); err != nil {
+			without = "the host and the call flows"
+			analysis, err = affinity.Analyse(c.Flows, o)
+		}
+		if err != nil {
+			return nil, nil, wrong
+		}
+		damage = errors.Join(damage, fmt.Errorf("analysed without %s: %w", without, wrong))
+	}
+	if damage != nil {
+		c.Damage = strings.Split(damage.Error(), "\n")
+	}
+	return analysis, damage, nil
+}
+
+// makeFolder makes the folder of --out and the folder of its figures. It runs before the captures are
+// read, which may take hours, so that a wrong folder is an error at once.
+func (f *affinityFlags) makeFolder() error {
+	if f.out == "" {
+		return nil
+	}
+	figures := filepath.Join(f.out, "figures")
+	err := result.CheckLinks(figures)
+	if err == nil {
+		err = os.MkdirAll(figures, 0o755)
+	}
+	if err != nil {
+		return &vitrine.BadInput{File: "--out", Found: err.Error(), Want: "want a folder, which may be missing"}
+	}
+	return nil
 }
 
 // readCaptures finds the transactions in captures. With an error, it may also return the part that
@@ -234,7 +284,7 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 }
 
 // untilPipeEnds returns a context for reading captures. The signal that interrupts this program usually
-// ends the one that writes to a pipe, too. So a pipe may be read for some more time, until its end.
+// also ends the program that writes to a pipe. So a pipe may be read a little longer, until its end.
 func untilPipeEnds(ctx context.Context, captures []string) (reading context.Context, end func()) {
 	const grace = 5 * time.Second
 	isPipe := func(name string) bool {

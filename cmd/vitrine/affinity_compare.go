@@ -44,9 +44,7 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 		return err
 	}
 	if f.out != "" {
-		if err := ladder.Write(f.out, sides[1].Analysis, c); err != nil {
-			return err
-		}
+		damages = append(damages, ladder.Write(f.out, sides[1].Analysis, c)) // the comparison is printed all the same
 	}
 	if f.json {
 		return errors.Join(append(damages, printJSON(a.stdout, c))...)

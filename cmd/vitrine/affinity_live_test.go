@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -71,6 +72,28 @@ func TestAffinityOfInterfacesRefusesMistakes(t *testing.T) {
 		if code := run(t.Context(), append([]string{"affinity"}, strings.Fields(given)...), &out, &errs); code != exitBadInput || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: got exit code %d: %s, want %q", given, code, errs.String(), want)
 		}
+	}
+}
+
+// TestAffinityChecksFilesFirst checks that mistakes in files are errors before anything is captured, and
+// that an analysis that cannot be written is printed.
+func TestAffinityChecksFilesFirst(t *testing.T) {
+	names := filepath.Join(t.TempDir(), "names.yaml")
+	if err := os.WriteFile(names, []byte("functions: [{name: MME, profile: none.json, rate: 10}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, given := range map[string][]string{
+		"names.yaml:1:34: ": {"affinity", "-i", "eth9", "--names", names},
+		"--out: ":           {"affinity", "-i", "eth9", "--out", filepath.Join(names, "out")},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), given, &out, &errs); code != exitBadInput || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "no such interface") {
+			t.Errorf("%q: got exit code %d: %s, want only the error at %s", given, code, errs.String(), want)
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"affinity", "epc/attach", "--out", filepath.Join(names, "out")}, &out, &errs); code == exitDone || out.Len() == 0 || errs.Len() == 0 {
+		t.Errorf("folder in a file: got exit code %d, the output %q and %s, want the analysis and an error", code, &out, errs.String())
 	}
 }
 
@@ -175,6 +198,34 @@ func TestUnwritableCaptureIsRefused(t *testing.T) {
 		code := run(t.Context(), []string{"affinity", "-i", "lo", "-w", filepath.Join(t.TempDir(), "none", "x.pcapng")}, &out, &errs)
 		if code != exitFailed || !strings.Contains(errs.String(), os.ErrNotExist.Error()) && !strings.Contains(errs.String(), "no such file") {
 			return fmt.Errorf("exit %d: %s", code, errs.String())
+		}
+		return nil
+	})
+}
+
+// TestCapturesArePrivate checks that only its user may read the file of --write, also if an old file had
+// another mode. A link in its place must not choose another file.
+func TestCapturesArePrivate(t *testing.T) {
+	dir := t.TempDir()
+	file, link, old := filepath.Join(dir, "new.pcapng"), filepath.Join(dir, "link.pcapng"), filepath.Join(dir, "old.pcapng")
+	if err := errors.Join(os.WriteFile(old, []byte("old"), 0o644), os.Symlink(old, link)); err != nil {
+		t.Fatal(err)
+	}
+	onLoopback(t, func() error {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"affinity", "-i", "lo", "-w", link}, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), "symbolic link") {
+			return fmt.Errorf("a link: exit %d: %s", code, errs.String())
+		}
+		if text, err := os.ReadFile(old); err != nil || string(text) != "old" {
+			return fmt.Errorf("the target of the link holds %q, error %w", text, err)
+		}
+		for _, path := range []string{file, old} {
+			if _, err := listen(false, "affinity", "-i", "lo", "-w", path); err != nil {
+				return err
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+				return fmt.Errorf("the capture is %v, error %w", info, err)
+			}
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,6 +73,9 @@ type backends struct {
 	folder string          // of the deployment or options file; empty: no file
 	prober *machine.Prober // finds the accelerator of virtual machines
 	impair *impair.Config  // impairments of the instances' links; nil: none
+	cpus   document.CPUs   // CPUs that a switch of the run may use; empty: any
+
+	planned bool // a paper's plan names the fabrics, not the user
 }
 
 func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends, error) {
@@ -84,6 +88,10 @@ func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends,
 
 // testbed returns the configuration for opening sites. parts are the back ends' own options.
 func (b *backends) testbed(parts map[string]document.Node) testbed.Config {
+	if part, given := parts[fabricName("auto")]; given { // a site looks up the options by the name in the file
+		parts = maps.Clone(parts)
+		parts["auto"] = part
+	}
 	return testbed.Config{
 		Run: b.run.ID, Parts: parts, Self: b.self,
 		Substrate: b.substrate,
@@ -106,6 +114,54 @@ type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer)
 // generators returns the built-in generators, run as `vitrine generate NAME`.
 func generators() map[string]generator {
 	return map[string]generator{"http": http.Run, "s1ap": s1ap.Run, "simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
+}
+
+// parameterChecks returns the checks of the built-in generators' parameters.
+func parameterChecks() map[string]func(given map[string]string) error {
+	return map[string]func(map[string]string) error{
+		"http": checkBy(http.Decode), "s1ap": checkBy(s1ap.Decode), "simulated": checkBy(simulated.Decode), "sip": checkBy(sip.Decode),
+		"sipp": func(given map[string]string) error {
+			_, _, err := sipp.Decode(given)
+			return err
+		},
+	}
+}
+
+// checkBy returns a check that decodes the parameters.
+func checkBy[Params any](decode func(map[string]string) (Params, error)) func(map[string]string) error {
+	return func(given map[string]string) error {
+		_, err := decode(given)
+		return err
+	}
+}
+
+// loadWorkload reads the file and checks it, including the parameters of a built-in generator.
+func loadWorkload(path string) (*spec.Workload, error) {
+	w, err := spec.LoadWorkload(path, knownBackends())
+	if err != nil {
+		return nil, err
+	}
+	check, builtIn := parameterChecks()[w.Generator]
+	if !builtIn {
+		return w, nil
+	}
+	given, err := w.ParameterTexts()
+	if err != nil {
+		return nil, err
+	}
+	err = check(given)
+	bad := (*vitrine.BadInput)(nil)
+	if !errors.As(err, &bad) {
+		return w, err
+	}
+	at := []string{"parameters"}
+	for word := range strings.FieldsSeq(bad.Found) { // the first word that is a parameter's name
+		if _, is := given[word]; is {
+			at = append(at, word)
+			break
+		}
+	}
+	return nil, w.BadInput(bad.Found, bad.Want, at...)
 }
 
 // references returns the programs of `vitrine reference NAME`: components of

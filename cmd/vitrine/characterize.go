@@ -91,8 +91,11 @@ type campaign struct {
 
 // plan reads both files, assigns the CPUs and plans the campaign.
 func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c campaign, err error) {
+	if f.maxTime < 0 {
+		return c, &vitrine.BadInput{File: "--max-time", Found: f.maxTime.String(), Want: "want a time above 0, or 0 for no limit"}
+	}
 	d, derr := spec.LoadDeployment(deploymentPath, knownBackends())
-	w, werr := spec.LoadWorkload(workloadPath, knownBackends())
+	w, werr := loadWorkload(workloadPath)
 	if err := errors.Join(derr, werr); err != nil {
 		return c, err
 	}
@@ -116,8 +119,9 @@ func (a *app) plan(deploymentPath, workloadPath string, f characterizeFlags) (c 
 // run runs the campaign in the run folder and writes the report.
 func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ result.Summary, err error) {
 	r, err := a.begin(ctx, session{dir: f.out, resume: f.resume, cpus: c.CPUs, options: c.options, onBegin: c.onBegin, cpuSharing: f.cpuSharing}, func(b *backends) (result.Manifest, error) {
+		c.Testbed = b.testbed(c.options.parts)
 		if !f.resume { // a resumed run may have all its trials
-			if err := c.Check(); err != nil {
+			if err := c.Check(ctx); err != nil {
 				return result.Manifest{}, err
 			}
 		}
@@ -132,7 +136,7 @@ func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ resul
 		return result.Summary{}, err
 	}
 	defer func() { err = r.end(ctx, err) }()
-	c.Testbed, c.Generator, c.Results = r.backends.testbed(c.options.parts), r.backends.generator, r.results
+	c.Generator, c.Results = r.backends.generator, r.results
 	if c.Watch, err = r.watcher(ctx); err != nil {
 		return result.Summary{}, err
 	}
@@ -146,8 +150,15 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	printSizings(a.stdout, c)
-	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, about %s in all, without deployment and invalid trials\n",
-		p.Trials, p.Trial, p.About.Round(time.Second))
+	more := ""
+	if c.Workload.Search == spec.Adaptive {
+		more = fmt.Sprintf("; each sizing is deployed %d times or more", max(trial.AdaptiveDeployments, c.Workload.Repeat))
+	}
+	if first := time.Duration(p.Trials) * p.Trial; c.MaxTime > 0 && first > c.MaxTime {
+		more += fmt.Sprintf("\n--max-time %s ends the run before the first sizing is measured, which takes about %s", c.MaxTime, first.Round(time.Second))
+	}
+	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, about %s in all, without deployment and invalid trials%s\n",
+		p.Trials, p.Trial, p.About.Round(time.Second), more)
 	return err
 }
 
@@ -159,6 +170,9 @@ func printSizings(w io.Writer, c campaign) {
 		c.Deployment.VNFName, c.Deployment.Mode.Name, c.Workload.Search, result.Reservation(c.CPUs))
 	for _, o := range p.Combinations {
 		fmt.Fprintf(w, "on %s %s\n", o.Substrate, o.Options)
+	}
+	if p.Lowered != "" {
+		fmt.Fprintln(w, p.Lowered)
 	}
 	for _, name := range p.Names {
 		fmt.Fprintf(w, "  %s\n", name)

@@ -212,6 +212,12 @@ func (k *directorControl) status() *cobra.Command {
 			if s.InTransition {
 				fmt.Fprintf(t, "transition\tfor %.1fs more\n", s.Transition-s.Changed)
 			}
+			if s.Pending {
+				fmt.Fprintln(t, "pending\tchanges wait for the next epoch")
+			}
+			if s.Restarted {
+				fmt.Fprintln(t, "restarted\tin a transition: moved keys that it does not remember go by the previous epoch")
+			}
 			fmt.Fprintf(t, "types\t%s\n", strings.Join(s.Types, " "))
 			if len(s.Panic) > 0 {
 				fmt.Fprintf(t, "panic\t%s: all instances count as up, because checks of too many fail\n", strings.Join(s.Panic, " "))
@@ -366,7 +372,7 @@ func printInstance(w io.Writer, in client.Instance) error {
 // printInstances prints instances as a table.
 func printInstances(w io.Writer, all []client.Instance) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tTYPE\tADDRESS\tWEIGHT\tSTATE\tHEALTH\tREGION\tID\tTRANSACTIONS\tIN FLIGHT\tLATENCY")
+	fmt.Fprintln(t, "NAME\tTYPE\tADDRESS\tWEIGHT\tSTATE\tHEALTH\tREGION\tID\tTRANSACTIONS\tIN FLIGHT\tDIALOGS\tQUIET\tLATENCY")
 	for _, in := range all {
 		state := in.State.String()
 		if in.Drained {
@@ -376,8 +382,12 @@ func printInstances(w io.Writer, all []client.Instance) error {
 		if in.Leased != nil {
 			weight += " leased:" + strconv.FormatFloat(*in.Leased, 'g', -1, 64)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.1fms\n", in.Name, in.Type, in.Address, weight,
-			state, in.Health, cmp.Or(in.Region, "-"), in.ID, in.Transactions, in.InFlight, in.Latency*1000)
+		quiet := "-"
+		if in.Quiet {
+			quiet = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%.1fms\n", in.Name, in.Type, in.Address, weight,
+			state, in.Health, cmp.Or(in.Region, "-"), in.ID, in.Transactions, in.InFlight, in.Dialogs, quiet, in.Latency*1000)
 	}
 	return t.Flush()
 }
@@ -388,14 +398,26 @@ func (k *directorControl) rules() *cobra.Command {
 		func(w io.Writer, rules []client.Rule) error {
 			t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 			for i, r := range rules {
-				what := strings.Join(strings.Fields(strings.Join([]string{r.Method, r.Event, r.Message, r.Interface}, " ")), " ")
-				if what == "" {
-					what = "anything else"
-				}
-				fmt.Fprintf(t, "%d\t%s\t%s\n", i+1, what, r.Type)
+				fmt.Fprintf(t, "%d\t%s\t%s\n", i+1, ruleCell(r), r.Type)
 			}
 			return t.Flush()
 		})
+}
+
+// ruleCell says which messages a rule is for, and the field to steer by if the rule has one.
+func ruleCell(r client.Rule) string {
+	what := []string{r.Method, r.Event, r.Message, r.Interface}
+	if r.Relocation {
+		what = append(what, "relocation")
+	}
+	if r.Cause != "" {
+		what = append(what, "cause: "+r.Cause)
+	}
+	cell := cmp.Or(strings.Join(slices.DeleteFunc(what, func(s string) bool { return s == "" }), " "), "anything else")
+	if r.Key != "" {
+		cell += ", key: " + r.Key
+	}
+	return cell
 }
 
 func (k *directorControl) reload() *cobra.Command {

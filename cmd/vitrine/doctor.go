@@ -30,6 +30,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Example: "  vitrine doctor\n  vitrine doctor --watch 2m",
 		Args:    args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if watch < 0 {
+				return &vitrine.BadInput{File: "--watch", Found: watch.String(), Want: "want a time above 0, or 0 not to watch"}
+			}
 			b, err := newBackends(nil, "", a.log())
 			if err != nil {
 				return err

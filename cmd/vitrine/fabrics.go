@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,6 +25,7 @@ import (
 	"vitrine/fabric/sriov"
 	"vitrine/fabric/vxlan"
 	"vitrine/internal/netns"
+	"vitrine/measure"
 	"vitrine/spec"
 )
 
@@ -30,9 +34,12 @@ type fabricKind struct {
 	config any // type of the part servers.NAME of a deployment; nil: it has no options
 	open   func(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error)
 	check  func(ctx context.Context) []vitrine.Check // nil: available on every host
-	model  string                                    // networking model, as draft-ietf-bmwg-containerized-infra names it
-	chains bool                                      // its rules can forward: it implements fabric.Chainer
-	shared bool                                      // it uses the host's addresses, so instances share the host's network
+	// version describes the software that the fabric drives, or "" if it is unknown; nil: the kernel alone.
+	version func(ctx context.Context, part document.Node) string
+	model   string // networking model, as draft-ietf-bmwg-containerized-infra names it
+	chains  bool   // its rules can forward: it implements fabric.Chainer
+	shared  bool   // it uses the host's addresses, so instances share the host's network
+	device  bool   // only the user knows which of the host's devices it uses: the option parent
 }
 
 // fabrics returns all fabrics. A new fabric is one entry.
@@ -45,9 +52,9 @@ func fabrics() map[string]fabricKind {
 		"macvlan":  newFabricKind(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, macvlan.NetworkingModel),
 		"macvtap":  newFabricKind(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check, macvtap.NetworkingModel),
 		"ipvlan":   newFabricKind(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, ipvlan.NetworkingModel),
-		"sriov":    newFabricKind(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel),
+		"sriov":    withDevice(newFabricKind(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel)),
 		"vxlan":    newFabricKind(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, vxlan.NetworkingModel),
-		"ovs":      {config: ovs.Config{}, open: openOVS, check: ovs.Check, model: ovs.NetworkingModel, chains: true},
+		"ovs":      {config: ovs.Config{}, open: openOVS, check: ovs.Check, version: ovsVersion, model: ovs.NetworkingModel, chains: true},
 	}
 }
 
@@ -75,12 +82,18 @@ func withHostAddresses(k fabricKind) fabricKind {
 	return k
 }
 
+// withDevice marks a kind as one that needs a device of the host.
+func withDevice(k fabricKind) fabricKind {
+	k.device = true
+	return k
+}
+
 func openLoopback(_ context.Context, b *backends, _ document.Node) (fabric.Fabric, error) {
 	return loopback.New(loopback.Config{Run: b.run}), nil
 }
 
 func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error) {
-	c := ovs.Config{Run: b.run, Logger: b.log}
+	c := ovs.Config{Run: b.run, RunCPUs: b.cpus, Logger: b.log}
 	if err := part.Decode(&c); err != nil {
 		return nil, err
 	}
@@ -89,6 +102,16 @@ func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabri
 		return nil, err
 	}
 	return f, nil
+}
+
+// ovsVersion describes Open vSwitch with the part's options. Without it, the trials fail with the reason.
+func ovsVersion(ctx context.Context, part document.Node) string {
+	var c ovs.Config
+	if part.Decode(&c) != nil {
+		return ""
+	}
+	version, _ := ovs.Version(ctx, c)
+	return version
 }
 
 // chains reports whether a fabric's rules can forward.
@@ -131,17 +154,49 @@ func isolated(name string, part document.Node) bool {
 
 // fabric opens the fabric of the choice.
 func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node) (fabric.Fabric, error) {
-	kind, ok := fabrics()[fabricName(o.Fabric)]
-	if !ok {
+	name := fabricName(o.Fabric)
+	kind, ok := fabrics()[name]
+	switch {
+	case !ok:
 		return nil, oneOf("fabric", o.Fabric, fabricNames())
+	case kind.shared && b.impair != nil:
+		return nil, &vitrine.Unsupported{What: "impaired links on the fabric " + name, Missing: "interfaces of the instances' own", Do: "use a fabric of network namespaces, such as bridge"}
 	}
 	f, err := kind.open(ctx, b, part)
+	if b.planned && part.IsZero() {
+		err = withoutDevice(name, err)
+	}
 	if err != nil || b.impair == nil {
 		return f, err
 	}
 	c := b.impair.Of(o.Impairment)
 	c.Run, c.Command, c.Logger = b.run, []string{b.self, impair.Verb}, b.log
 	return impair.Wrap(ctx, f, c)
+}
+
+// withoutDevice returns the error of a fabric without options. A fabric that needs a device is then
+// left out: a paper's plan names the fabric, so its absence is no mistake of the user.
+func withoutDevice(name string, err error) error {
+	var bad *vitrine.BadInput
+	if !fabrics()[name].device || !errors.As(err, &bad) {
+		return err
+	}
+	return &vitrine.Unsupported{What: "the fabric " + name, Missing: bad.Found, Do: "choose it in servers." + name + " of a file for --options: " + bad.Want}
+}
+
+// onlyDevices reports whether the options say nothing but which devices of the host the fabrics use.
+func onlyDevices(given measure.Options) (bool, error) {
+	for name, text := range given {
+		var part map[string]json.RawMessage
+		if err := json.Unmarshal(text, &part); err != nil {
+			return false, fmt.Errorf("the options of %s: %w", name, err)
+		}
+		delete(part, "parent")
+		if len(part) > 0 || !fabrics()[name].device {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // impairPart is the name of the servers part that applies to every fabric.

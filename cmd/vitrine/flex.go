@@ -82,6 +82,7 @@ func flexSocket(state string) string {
 // A flexClient calls the orchestrator that runs a file.
 type flexClient struct {
 	file   *config.Config
+	root   string // folder of runs that has the socket
 	caller access.Caller
 }
 
@@ -90,7 +91,7 @@ func dialFlex(path string) (*flexClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &flexClient{file: c, caller: access.Caller{
+	return &flexClient{file: c, root: runstate.DefaultRoot(), caller: access.Caller{
 		Service: "the orchestrator", HTTP: &http.Client{Timeout: 10 * time.Second, Transport: access.BySocket(flexSocket(c.State))}, Most: 64 << 20,
 	}}, nil
 }
@@ -100,6 +101,9 @@ var errNoOrchestrator = errors.New("no orchestrator runs it")
 
 // call sends a request and reads the answer into out, which may be nil.
 func (k *flexClient) call(ctx context.Context, method, path string, out any) error {
+	if err := runstate.Private(k.root); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // the socket may be another user's
+	}
 	err := k.caller.Call(ctx, method, "http://flex"+path, nil, out)
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("%s: %w", k.file.Path, errNoOrchestrator)
@@ -180,15 +184,23 @@ func printFlex(w io.Writer, s flex.Status) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, service := range s.Services {
-		fmt.Fprintf(t, "service %s\t%s\n", service.Name, service.State)
+		state := string(service.State)
+		if service.Outdated {
+			state += ", started with another version of the file"
+		}
+		if service.Reason != "" {
+			state += ": " + service.Reason
+		}
+		fmt.Fprintf(t, "service %s\t%s\n", service.Name, state)
 	}
 	fmt.Fprintln(t, "TYPE\tRATE\tREFUSED\tCAPACITY\tP99\tSUCCESS\tACTIVE\tMIN-MAX\tREDLINE")
 	for _, y := range s.Types {
-		rate := "unknown"
+		rate, refused, p99, success := "unknown", "-", "-", "-"
 		if y.Known {
-			rate = fmt.Sprintf("%.1f/s", y.Rate)
+			rate, refused = fmt.Sprintf("%.1f/s", y.Rate), fmt.Sprintf("%.1f/s", y.Refused)
+			p99, success = fmt.Sprintf("%.1fms", y.P99*1000), fmt.Sprintf("%.4f", y.Success)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.1f/s\t%.1f/s\t%.1fms\t%.4f\t%d\t%d-%d\t%s\n", y.Name, rate, y.Refused, y.Capacity, y.P99*1000, y.Success, y.Instances["active"], y.Min, y.Max, redlineCell(y.Redline))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f/s\t%s\t%s\t%d\t%d-%d\t%s\n", y.Name, rate, refused, y.Capacity, p99, success, y.Instances["active"], y.Min, y.Max, redlineCell(y.Redline))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -196,11 +208,14 @@ func printFlex(w io.Writer, s flex.Status) error {
 	t = tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "INSTANCE\tSIZE\tSTATE\tFOR\tADDRESS\tRATE\tIN FLIGHT\tCPU")
 	for _, in := range s.Instances {
-		cpu := "-"
+		rate, inFlight, cpu := "-", "-", "-"
+		if in.Known {
+			rate, inFlight = fmt.Sprintf("%.1f/s", in.Rate), fmt.Sprint(in.InFlight)
+		}
 		if in.CPU != nil {
 			cpu = fmt.Sprintf("%.0f%%", *in.CPU*100)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.0fs\t%s\t%.1f/s\t%d\t%s\n", in.Name, in.Size, in.State, in.InState, in.Address, in.Rate, in.InFlight, cpu)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.0fs\t%s\t%s\t%s\t%s\n", in.Name, in.Size, in.State, in.InState, in.Address, rate, inFlight, cpu)
 	}
 	return t.Flush()
 }
@@ -233,7 +248,11 @@ func printExplanation(w io.Writer, e flex.Explanation) error {
 		fmt.Fprintln(w, "away:", what)
 	}
 	if y := e.Type; y != nil {
-		fmt.Fprintf(w, "%s: %.1f/s arrive, active instances carry %.1f/s\n", y.Name, y.Rate, y.Capacity)
+		arrives := "the rate is unknown"
+		if y.Known {
+			arrives = fmt.Sprintf("%.1f/s arrive", y.Rate)
+		}
+		fmt.Fprintf(w, "%s: %s, active instances carry %.1f/s\n", y.Name, arrives, y.Capacity)
 		if len(y.Why) == 0 {
 			fmt.Fprintln(w, "- nothing to do")
 		}
@@ -244,6 +263,9 @@ func printExplanation(w io.Writer, e flex.Explanation) error {
 	}
 	if in := e.Instance; in != nil {
 		fmt.Fprintf(w, "%s: %s for %.0f s\n", in.Name, in.State, in.InState)
+		if in.Reason != "" {
+			fmt.Fprintln(w, "- it failed:", in.Reason)
+		}
 		for _, m := range in.Members {
 			fmt.Fprintf(w, "- %s, pid %d\n", m.Name, m.PID)
 		}
@@ -321,10 +343,13 @@ func (a *app) flexStop() *cobra.Command {
 }
 
 // lockFlex creates the state folder and locks it, so that only one orchestrator uses
-// it.
+// it. It refuses a folder of another user, who could name a holder and instances there.
 func lockFlex(c *config.Config) (*os.File, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
+	}
+	if err := runstate.PrivateFolder(c.State); err != nil {
+		return nil, fmt.Errorf("the state folder: %w", err)
 	}
 	lock, err := runstate.LockFile(filepath.Join(c.State, "lock"), runstate.Owner{PID: os.Getpid(), Command: os.Args})
 	if busy := (*runstate.BusyError)(nil); errors.As(err, &busy) {

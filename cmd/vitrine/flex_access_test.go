@@ -226,6 +226,13 @@ func TestFlexWithoutTokensIsReadOnly(t *testing.T) {
 	if info, err := os.Stat(s.socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the unix socket: got %v, error %v", info, err)
 	}
+	k.root = t.TempDir()
+	if err := os.Chmod(k.root, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.call(t.Context(), http.MethodPost, drain, nil); err == nil || !strings.Contains(err.Error(), "can be written by others") {
+		t.Errorf("change through a socket below a folder that all may write to: got %v", err)
+	}
 }
 
 // TestFlexAsksForCertificates checks TLS with client authorities. Only clients with a certificate

@@ -33,6 +33,46 @@ func TestSecondHolderIsRefused(t *testing.T) {
 	}
 }
 
+// TestStateFolderOfOthersIsRefused: another user who can write to the state folder could name a holder
+// of its own there, whose instances would get the traffic.
+func TestStateFolderOfOthersIsRefused(t *testing.T) {
+	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
+	lock, err := lockFlex(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(lock.Close(), os.Chmod(file.State, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string) {
+		t.Helper()
+		if lock, err := lockFlex(file); err == nil {
+			t.Errorf("an orchestrator uses %s", what)
+			_ = lock.Close() // nothing is buffered
+		}
+		if _, err := hold.Find(t.Context(), file.State); err == nil || errors.Is(err, hold.ErrNone) {
+			t.Errorf("a holder in %s: got error %v", what, err)
+		}
+	}
+	refused("a folder that all may write to")
+	if err := os.Chmod(file.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	folder := file.State
+	file.State += ".link"
+	if err := os.Symlink(folder, file.State); err != nil {
+		t.Fatal(err)
+	}
+	refused("a symbolic link")
+	if file.State = folder; os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(file.State, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	refused("the folder of another user")
+}
+
 // TestHolderOfAnotherRootIsEnded checks that a holder is known to be alive, and is ended, although its
 // run is not in this process's folder of runs. It was started with another XDG_RUNTIME_DIR.
 func TestHolderOfAnotherRootIsEnded(t *testing.T) {
@@ -58,8 +98,12 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	server := &http.Server{Handler: m, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }() // ends with server.Close
 	t.Cleanup(func() { _ = server.Close() })
-	file := &config.Config{State: t.TempDir()}
-	if err := (hold.Record{Run: run.ID, Root: root, Socket: l.Addr().String(), PID: os.Getpid()}).Save(file.State); err != nil {
+	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
+	err = os.Mkdir(file.State, 0o700)
+	if err == nil {
+		err = hold.Record{Run: run.ID, Root: root, Socket: l.Addr().String(), PID: os.Getpid()}.Save(file.State)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := hold.Find(t.Context(), file.State)

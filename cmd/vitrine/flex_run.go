@@ -34,6 +34,7 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
 	"vitrine/store"
+	"vitrine/testbed"
 )
 
 func (a *app) flexRun() *cobra.Command {
@@ -96,11 +97,15 @@ func planFlex(path string) (p flexPlan, err error) {
 	if p.file, err = config.Load(path, knownBackends()); err != nil {
 		return p, err
 	}
-	cpus := []int(p.file.Servers.CPUs)
-	if len(cpus) == 0 {
-		if cpus, err = thread.Allowed(); err != nil {
+	cpus, err := thread.Allowed()
+	if err != nil {
+		return p, err
+	}
+	if named := p.file.Servers.CPUs; len(named) > 0 {
+		if err := testbed.CheckCPUs(named, cpus); err != nil {
 			return p, err
 		}
+		cpus = named
 	}
 	memory, err := hostMemory()
 	if err == nil {
@@ -148,12 +153,7 @@ func hostMemory() (int64, error) {
 // printFlexPlan prints what would run.
 func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
 	if asJSON {
-		return printJSON(a.stdout, struct {
-			Types  []decide.Type `json:"types"`
-			Limits decide.Limits `json:"limits"`
-			State  string        `json:"state"`
-			Policy string        `json:"policy"`
-		}{p.types, p.limits, p.file.State, p.policyName})
+		return printJSON(a.stdout, p.document())
 	}
 	choice := p.file.Choice()
 	fmt.Fprintf(a.stdout, "%s: %d types on substrate %s, fabric %s\n", p.file.Path, len(p.types), choice.Substrate, fabricName(choice.Fabric))
@@ -377,10 +377,14 @@ func readHealth(ctx context.Context, web *http.Client, url string) (h flex.Store
 	}
 	var health struct {
 		Promises store.Promises    `json:"promises"`
+		EngineUp *bool             `json:"engine_up"` // nil: the store is of a version that does not ask its engine
 		Past     []string          `json:"past_threshold"`
 		Reasons  map[string]string `json:"reasons"`
 	}
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
+	if err == nil && health.EngineUp != nil && !*health.EngineUp {
+		err = fmt.Errorf("its engine %s does not answer: the store's log says why", health.Promises.Engine)
+	}
 	return flex.StoreHealth{Engine: health.Promises.Engine, Shared: health.Promises.Shared, Past: health.Past, Reasons: health.Reasons}, err
 }
 

@@ -65,7 +65,7 @@ func (a *app) flexSimulate() *cobra.Command {
 	flags.StringSliceVar(&f.against, "against", []string{"fixed", "hpa", "knative"}, "other scalers: fixed[=N], hpa[=UTILIZATION], knative[=UTILIZATION]")
 	flags.DurationVar(&f.boot, "boot", 0, "median time from a start to ready (default: the type's)")
 	flags.Float64Var(&f.truth, "truth", 1, "true capacity of instances, as a share of the profile's; below 1, the profile is too high")
-	flags.Uint64Var(&f.seed, "seed", 0, "of arrivals and start times")
+	flags.Uint64Var(&f.seed, "seed", 0, "random seed of arrivals and start times")
 	flags.IntVar(&f.loads, "loads", 100, "number of random loads")
 	flags.IntVar(&f.curve, "curve", 0, "with --json: seconds between two points of a curve; 0: no curve")
 	flags.StringVar(&f.page, "page", "", "file for a page with all policies beside each other, which opens offline")
@@ -234,15 +234,20 @@ func (a *app) printSweep(totals []simulate.Total, f flexSimulateFlags) error {
 }
 
 // capacityOf returns a function that determines the capacity of an instance of a flavor. It is the
-// rate in the file, or the capacity in the profile that the file names.
+// rate in the file, or the capacity in the profile or the result of redline that the file names.
 func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
 	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
 		if f.Profile == "" {
 			return flex.Capacity{Rate: f.Rate}, nil
 		}
+		if measured, ok, err := flex.ReadResult(f.Profile, t, f); ok {
+			return measured, err
+		}
+		// The objective bounds a transaction, but the profile has the latency of calls.
+		bound := time.Duration(float64(t.Objective.P99) * max(f.Transactions, 1))
 		q := profile.Question{
 			Function: c.DeploymentOf(t).VNFName, Size: f.Size, Substrate: strings.ToLower(c.Choice().Substrate),
-			Success: t.Objective.Success, P99: t.Objective.P99, Host: result.ReadHost("/"), Members: membersOf(c, t, f),
+			Success: t.Objective.Success, P99: bound, Host: result.ReadHost("/"), Members: membersOf(c, t, f),
 		}
 		found, err := profile.Read(f.Profile, q)
 		return flex.Capacity{

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"vitrine/flex/config"
 	"vitrine/internal/certtest"
 	"vitrine/internal/hosttest"
+	"vitrine/store/storetest"
 )
 
 // startStore runs a store over the engine embedded until the test ends. It returns its address.
@@ -133,6 +135,30 @@ func TestFlexNeedsNoTokenOfAStore(t *testing.T) {
 	}
 }
 
+// TestFlexSeesAStoppedEngine checks that a store whose Redis does not answer gives the orchestrator no
+// usable answer, and that it gives one again when Redis goes on.
+func TestFlexSeesAStoppedEngine(t *testing.T) {
+	server, process := storetest.RedisProcess(t)
+	url := "http://" + startStore(t, "--engine", "redis", "--engine-server", server)
+	ask := asker(t, &config.Store{URL: url})
+	if health, err := ask(t.Context(), url); err != nil || health.Engine != "redis" {
+		t.Errorf("got %+v, %v, want the health of a store over the engine redis", health, err)
+	}
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if health, err := ask(t.Context(), url); err == nil || !strings.Contains(err.Error(), "its engine redis does not answer") {
+		t.Errorf("while Redis is stopped: got %+v, %v, want an error that names the engine", health, err)
+	}
+	if err := process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	hosttest.Until(t, 20*time.Second, "the store answers with its Redis", func() bool {
+		_, err := ask(t.Context(), url)
+		return err == nil
+	})
+}
+
 // TestFlexSeesRefusals checks that the orchestrator sees a store that refuses requests at its limit
 // as past its threshold, with the reason.
 func TestFlexSeesRefusals(t *testing.T) {
@@ -142,7 +168,7 @@ func TestFlexSeesRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := io.WriteString(c, "PUT /kv/a HTTP/1.1\r\nHost: store\r\nContent-Length: 9\r\n\r\nhalf"); err != nil {
+	if _, err := io.WriteString(c, "PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf"); err != nil {
 		t.Fatal(err)
 	}
 	url := "http://" + address
@@ -177,7 +203,7 @@ func TestFlexSeesOnlyWhatAMemberLifts(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	const watch = "GET /kv HTTP/1.1\r\nHost: store\r\nAccept: text/event-stream\r\n\r\n"
+	const watch = "GET /kv HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 	status := func(text string) string {
 		t.Helper()
 		line, err := bufio.NewReader(begin(text)).ReadString('\n')
@@ -189,14 +215,14 @@ func TestFlexSeesOnlyWhatAMemberLifts(t *testing.T) {
 	if got := status(watch); got != "200" {
 		t.Fatalf("the first watch: got status %s, want 200", got)
 	}
-	begin("PUT /kv/a HTTP/1.1\r\nHost: store\r\nContent-Length: 9\r\n\r\nhalf")
+	begin("PUT /kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
 	url := "http://" + address
 	ask := asker(t, &config.Store{URL: url})
 	hosttest.Until(t, 20*time.Second, "the store is past its threshold because of --max-requests", func() bool {
 		for text, want := range map[string]string{
 			watch: "429",
-			"GET /kv?values=true HTTP/1.1\r\nHost: store\r\n\r\n":                                           "403",
-			"PUT /kv/b HTTP/1.1\r\nHost: store\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("x", 1001): "413",
+			"GET /kv?values=true HTTP/1.1\r\nHost: localhost\r\n\r\n":                                           "403",
+			"PUT /kv/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("x", 1001): "413",
 		} {
 			if got := status(text); got != want {
 				t.Errorf("%q: got status %s, want %s", text, got, want)

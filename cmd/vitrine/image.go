@@ -137,9 +137,6 @@ func (i *images) substrates() []string {
 	return all
 }
 
-// named reports whether flags name only some of the substrates.
-func (i *images) named() bool { return len(i.substrates()) < len(i.chosen) }
-
 func (a *app) imageBuild() *cobra.Command {
 	c := &cobra.Command{Use: "build APPLICATION.YAML", Short: "Build an application's images that have changed", Args: args(cobra.ExactArgs(1))}
 	return a.imageVerb(c, func(ctx context.Context, i *images, s image.Store, given []string) error {
@@ -222,21 +219,28 @@ func (a *app) imageRemove() *cobra.Command {
 	return a.imageVerb(c, func(ctx context.Context, i *images, s image.Store, given []string) error {
 		removed := []image.Image{}
 		for _, name := range given {
-			list, err := s.Of(name)
-			if err == nil && i.named() && len(i.wanted(slices.Clone(list))) == 0 {
-				_, err = s.Find(name, i.substrates()[0]) // returns the error for a missing image
-			}
-			if err != nil {
-				return err
-			}
-			for _, image := range i.wanted(list) {
-				if err := s.Remove(ctx, name, image.Substrate); err != nil {
+			var missing error
+			before := len(removed)
+			for _, substrate := range i.substrates() {
+				built, err := s.Find(name, substrate)
+				if err != nil {
+					built = image.Image{Name: name, Substrate: substrate} // a damaged image can be removed, too
+				}
+				err = s.Remove(ctx, name, substrate)
+				if vitrine.IsBadInput(err) {
+					missing = err
+					continue
+				}
+				if err != nil {
 					return err
 				}
-				removed = append(removed, image)
+				removed = append(removed, built)
 				if !i.json {
-					fmt.Fprintf(i.stdout, "removed %s for %s\n", name, image.Substrate)
+					fmt.Fprintf(i.stdout, "removed %s for %s\n", name, substrate)
 				}
+			}
+			if len(removed) == before {
+				return missing
 			}
 		}
 		if i.json {

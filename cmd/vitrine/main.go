@@ -19,6 +19,7 @@ import (
 	"vitrine"
 	"vitrine/internal/repeat"
 	"vitrine/internal/runstate"
+	"vitrine/substrate"
 )
 
 // Exit codes, the same for every verb.
@@ -69,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintln(stderr, "vitrine:", err)
+	fmt.Fprintln(stderr, "vitrine:", substrate.Printable(err.Error())) // it may quote a hostile instance
 	return exitCode(ctx, err)
 }
 

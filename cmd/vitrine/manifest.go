@@ -19,12 +19,12 @@ import (
 )
 
 // manifest returns the common part of every run's manifest: time, tool, host,
-// CPUs, substrates and fabrics. parts are the options of the substrates.
-func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, fabrics []string, parts map[string]document.Node) result.Manifest {
+// CPUs, substrates and fabrics (wiring). parts are the options of the back ends.
+func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, wiring []string, parts map[string]document.Node) result.Manifest {
 	m := result.Manifest{
 		Tool: "vitrine " + toolVersion(), Go: runtime.Version(), Command: os.Args, Started: time.Now().UTC(),
 		Host: result.ReadHost("/"), CPUs: result.Reservation(cpus),
-		Substrates: map[string]string{}, Accelerator: "none",
+		Substrates: map[string]string{}, FabricVersions: map[string]string{}, Accelerator: "none",
 	}
 	m.Accelerators, m.Unconfined = b.accelerators(ctx, substrates, parts)
 	for _, name := range substrates {
@@ -35,9 +35,13 @@ func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, 
 			m.Accelerator = name
 		}
 	}
-	for _, name := range fabrics {
-		if name = fabricName(name); !slices.Contains(m.Fabrics, name) {
-			m.Fabrics = append(m.Fabrics, name)
+	for _, name := range wiring {
+		if name = fabricName(name); slices.Contains(m.Fabrics, name) {
+			continue
+		}
+		m.Fabrics = append(m.Fabrics, name)
+		if version := fabrics()[name].version; version != nil {
+			m.FabricVersions[name] = version(ctx, parts[name])
 		}
 	}
 	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)

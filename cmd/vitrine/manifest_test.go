@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vitrine/document"
+	"vitrine/fabric/ovs"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/measure"
@@ -47,6 +48,21 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	}
 	if len(m.Fabrics) != 2 || m.Fabrics[1] != "macvtap" {
 		t.Errorf("got fabrics %v", m.Fabrics)
+	}
+}
+
+// TestManifestNamesTheSwitch checks that the manifest has Open vSwitch and its datapath, but no version
+// of a fabric of the kernel.
+func TestManifestNamesTheSwitch(t *testing.T) {
+	want, err := ovs.Version(t.Context(), ovs.Config{})
+	hosttest.Need(t, err)
+	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.manifest(t.Context(), testbed.CPUs{}, nil, []string{"bridge", "ovs"}, nil)
+	if len(m.FabricVersions) != 1 || m.FabricVersions["ovs"] != want || !strings.Contains(want, "datapath ") {
+		t.Errorf("got %q, want ovs: %q", m.FabricVersions, want)
 	}
 }
 

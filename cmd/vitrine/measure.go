@@ -151,6 +151,9 @@ func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string,
 		return err
 	}
 	defer func() { err = r.endStreams(ctx, err) }()
+	// The CPU time per packet is counted on these two CPUs only.
+	r.backends.cpus = []int{in.cpus.Generator[0], in.cpus.Function[0]}
+	slices.Sort(r.backends.cpus)
 	if c.Stage, err = r.stage(ctx); err != nil {
 		return err
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"vitrine"
 	"vitrine/document"
 	"vitrine/fabric/impair"
 	"vitrine/measure"
@@ -78,10 +80,10 @@ func checkPlaces(substrates, fabrics []string) error {
 	return nil
 }
 
-// networkComponents returns the component names that impaired links may refer to, in addition to
-// generator.
-func networkComponents() []string { return []string{"receiver"} }
-func chainComponents() []string   { return []string{chain.Receiver, chain.Hop} }
+// networkComponents returns the components whose instances have numbers. Impaired links may refer to
+// them, and to the instance generator.
+func networkComponents() []string { return []string{measure.Receiver} }
+func chainComponents() []string   { return []string{vitrine.Generator, chain.Receiver, chain.Hop} }
 
 // load reads the options file and returns the options as measurement settings
 // store them. Impaired links may name only the given components.
@@ -121,7 +123,31 @@ func deploymentOptions(d *spec.Deployment) (*options, error) {
 	if err == nil {
 		err = checkImpairment(d, links)
 	}
-	return &options{parts: d.Servers.Parts, folder: d.Resolve("."), impair: links}, err
+	return &options{parts: d.Servers.Parts, folder: d.Resolve("."), impair: links}, errors.Join(err, d.CheckQuotas(), checkInstances(d))
+}
+
+// checkInstances checks that the substrates can run the deployment's instances.
+func checkInstances(d *spec.Deployment) error {
+	c := document.Errors{Node: d.Root()}
+	for _, name := range d.Servers.Substrate {
+		kind := substrates()[name]
+		for i, fabric := range d.Servers.Fabric {
+			if !wires(fabric, name) {
+				c.Bad("fabric "+fabric, "the machines of substrate "+name+" need interfaces of their own: use a fabric of network namespaces, such as bridge", "servers", "fabric", i)
+			}
+		}
+		for i, f := range d.Flavors {
+			if d.Uses(f) && int64(f.Memory) < kind.memory {
+				c.Bad(fmt.Sprintf("flavor %s has %d MiB of memory", f.Name, f.Memory>>20), fmt.Sprintf("substrate %s needs at least %d MiB", name, kind.memory>>20), "flavors", i, "memory")
+			}
+		}
+		for i, component := range d.Components {
+			if component.User != "" && kind.userless {
+				c.Bad("user "+component.User, "substrate "+name+" has no users: leave it out", "components", i, "user")
+			}
+		}
+	}
+	return c.Join()
 }
 
 // printOptions prints the options as part of a plan.

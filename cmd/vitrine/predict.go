@@ -27,7 +27,8 @@ func (a *app) predictCommand() *cobra.Command {
 		Short: "Find the size that carries a rate, from a capacity profile",
 		Long: "Print the size with the fewest vCPUs that carries a rate for sure, and the component\n" +
 			"that saturates first. A size carries a rate for sure if the lower end of its\n" +
-			"capacity's interval is at least the rate, whether it was measured or predicted.",
+			"capacity's interval is at least the rate, whether it was measured or predicted. A\n" +
+			"size whose search for the capacity did not end carries no rate for sure.",
 		Example: "  vitrine predict runs/ims/profile.json --rate 300\n" +
 			"  vitrine predict runs/ims/profile.json --rate 300 --deployment deployment.yaml --json",
 		Args: args(cobra.ExactArgs(1)),
@@ -70,10 +71,10 @@ func (a *app) predict(path string, f predictFlags) error {
 	chosen, most := p.Carrying(f.rate)
 	switch {
 	case most == nil:
-		return &vitrine.BadInput{File: path, Found: "no size in it carries any rate for sure", Want: "characterize with a lower range"}
+		return &vitrine.BadInput{File: path, Found: "no size in it carries any rate for sure", Want: "characterize with a lower range" + unfinished(p)}
 	case chosen == nil:
 		return &vitrine.BadInput{File: path, Found: fmt.Sprintf("no size in it carries %.4g %s for sure", f.rate, p.Unit),
-			Want: fmt.Sprintf("the most is %.4g %s, by %s (%s)", most.Size.Low, p.Unit, most.Size.Sizing, most.Size.Source)}
+			Want: fmt.Sprintf("the most is %.4g %s, by %s (%s)", most.Size.Low, p.Unit, most.Size.Sizing, most.Size.Source) + unfinished(p)}
 	}
 	if d != nil {
 		sizing, err := vitrine.ParseSizing(chosen.Size.Sizing)
@@ -93,6 +94,19 @@ func (a *app) predict(path string, f predictFlags) error {
 			chosen.Setting.Accelerator, vitrine.NotComparable(chosen.Setting.Accelerator), *chosen.Size})
 	}
 	return a.printPrediction(p, f.rate, chosen)
+}
+
+// unfinished names the size whose search for the capacity did not end, if there is one. There is at
+// most one, because a run that is stopped measures no further size.
+func unfinished(p *vitrine.Profile) string {
+	for _, s := range p.Settings {
+		for _, z := range s.Sizes {
+			if z.Unfinished != "" {
+				return fmt.Sprintf("; the search for the capacity of %s did not end (%s): continue its run with --resume", z.Sizing, z.Unfinished)
+			}
+		}
+	}
+	return ""
 }
 
 // checkResources refuses a size that has other resources in the deployment than in the profile.

@@ -21,7 +21,7 @@ type progress struct {
 	out      io.Writer
 	terminal bool
 	unit     string
-	about    time.Duration // estimated time of the whole campaign
+	about    time.Duration // estimated time of the campaign, without the trials on record
 	trial    time.Duration // planned time of one trial
 	width    int           // of the changing line, in bytes
 }
@@ -79,6 +79,9 @@ func (p *progress) observe(e trial.Event) {
 	case trial.TrialBegins:
 		p.passing("  %s  repeat %d  %g %s  %s", e.Sizing, e.Step.Repeat, e.Step.Rate, p.unit, p.left(e.Elapsed))
 	case trial.TrialDone:
+		if e.Recorded && e.Outcome.Valid { // the estimate has no invalid trials
+			p.about -= p.trial
+		}
 		text := "  " + outcomeLine(e, p.unit)
 		if !p.terminal && !e.Recorded { // on a terminal, the next trial's line shows it
 			text += "  " + p.left(e.Elapsed)
@@ -109,7 +112,10 @@ func outcomeLine(e trial.Event, unit string) string {
 }
 
 func (p *progress) left(elapsed time.Duration) string {
-	return fmt.Sprintf("%s elapsed, about %s left", elapsed.Round(time.Second), max(0, p.about-elapsed).Round(time.Second))
+	if elapsed >= p.about {
+		return fmt.Sprintf("%s elapsed, longer than planned", elapsed.Round(time.Second))
+	}
+	return fmt.Sprintf("%s elapsed, about %s left", elapsed.Round(time.Second), (p.about - elapsed).Round(time.Second))
 }
 
 // passing shows the current activity until the next line. In a pipe it prints

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +53,7 @@ func (o *redlineOptions) flags(c *cobra.Command) {
 	o.credentials(f)
 	f.StringVar(&o.Instance, "instance", "", "the instance to measure (default: the one with the most weight)")
 	f.StringVar(&o.Flavor, "flavor", "", "the instance's flavor, for the result file")
+	f.StringSliceVar(&o.Beside, "beside", nil, "types whose instances are all on the instance's host, TYPE,...; their rate is recorded as the neighbours'")
 	f.DurationVar(&o.Objective.Latency, "latency", o.Objective.Latency, "objective: the latency that the percentile must not exceed")
 	f.Float64Var(&o.percentile, "percentile", 100*o.Objective.Quantile, "objective: the percentile of the latency, below 100")
 	f.Float64Var(&o.Objective.Success, "success", o.Objective.Success, "objective: least share of transactions that do not fail, below 1")
@@ -73,6 +75,9 @@ func (o *redlineOptions) flags(c *cobra.Command) {
 }
 
 func (o *redlineOptions) run(ctx context.Context) error {
+	if folder := filepath.Dir(o.out); o.out != "" && !isFolder(folder) {
+		return &vitrine.BadInput{File: "--out", Found: "no folder " + folder, Want: "want a file in a folder that exists"}
+	}
 	if err := o.connect(ctx); err != nil {
 		return err
 	}
@@ -157,22 +162,27 @@ func (o *redlineOptions) watchCPU(ctx context.Context) (stop func(), err error) 
 	return func() { _ = m.Stop() }, nil // the monitor's output is discarded
 }
 
-// publish writes and prints the result. A verdict without a capacity is a failure.
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// publish prints and writes the result. A verdict without a capacity is a failure.
 func (o *redlineOptions) publish(result *redline.Result) error {
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		return err
 	}
 	text = append(text, '\n')
-	if o.out != "" {
-		if err := durable.Replace(o.out, text, 0o644); err != nil {
-			return fmt.Errorf("write the result: %w", err)
-		}
-	}
 	if o.json {
 		_, err = o.stdout.Write(text)
 	} else {
 		_, err = fmt.Fprintln(o.stdout, result)
+	}
+	if o.out != "" {
+		if failed := durable.Replace(o.out, text, 0o644); failed != nil {
+			err = errors.Join(err, fmt.Errorf("write the result: %w", failed))
+		}
 	}
 	if err != nil {
 		return err

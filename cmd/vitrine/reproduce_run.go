@@ -50,7 +50,6 @@ func (m *measurement) plan(f reproduceFlags) error {
 		m.flags = append(m.flags, "--shared-cpus")
 	}
 	if m.exhibit.Measured() && f.options.path != "" {
-		m.flags = append(m.flags, "--options "+f.options.path)
 		components := networkComponents()
 		if m.exhibit.Chain != nil {
 			components = chainComponents()
@@ -58,6 +57,13 @@ func (m *measurement) plan(f reproduceFlags) error {
 		var err error
 		if m.given, err = m.options.load(components); err != nil {
 			return err
+		}
+		devices, err := onlyDevices(m.given)
+		if err != nil {
+			return err
+		}
+		if !devices {
+			m.flags = append(m.flags, "--options "+f.options.path)
 		}
 	}
 	p, err := m.exhibit.Plan(m.scale, m.flags...)
@@ -219,7 +225,7 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 	if err != nil {
 		return err
 	}
-	in := session{dir: m.dir, resume: m.resumes(f), cpus: cpus, options: &m.options, cpuSharing: f.cpuSharing,
+	in := session{dir: m.dir, resume: m.resumes(f), cpus: cpus, options: &m.options, planned: true, cpuSharing: f.cpuSharing,
 		onBegin: func(resumed bool) error { return a.count(m, f.papers, resumed) }}
 	if m.exhibit.Chain != nil {
 		plan, err := m.chain()
@@ -231,30 +237,47 @@ func (a *app) runPackets(ctx context.Context, m *measurement, f reproduceFlags) 
 	return a.network(ctx, m.network(), measure.OwnCPU, in)
 }
 
+// A paperPlan is the plan of one run, as JSON.
+type paperPlan struct {
+	Name       string   `json:"name"`
+	Title      string   `json:"title"`
+	Plan       string   `json:"plan"`                 // digest
+	Deviations []string `json:"deviations,omitempty"` // flags that change the committed plan: nothing of it is judged
+	Wall       float64  `json:"wall_seconds"`
+	Measures   any      `json:"measures"` // as characterize or measure prints it with --dry-run --json
+}
+
 // printPaperPlans prints the plans and their estimated wall times.
 func (a *app) printPaperPlans(list []*measurement, f reproduceFlags) error {
 	var total time.Duration
+	var all []paperPlan
 	for _, m := range list {
-		wall, err := a.printPaperPlan(m, f)
+		wall, plan, err := a.printPaperPlan(m, f)
 		if err != nil {
 			return err
 		}
-		if total += wall; f.json {
+		if f.json {
+			all = append(all, paperPlan{papers.Prefix + m.exhibit.Name, m.exhibit.Title, m.digest, m.flags, wall.Seconds(), plan})
 			continue
 		}
+		total += wall
 		fmt.Fprintf(a.stdout, "plan %s; about %s of wall time\n", m.digest, wall.Round(time.Minute/2))
 		if len(m.flags) > 0 {
 			fmt.Fprintf(a.stdout, "not the committed plan (%s): nothing of it is judged\n", strings.Join(m.flags, ", "))
 		}
 	}
-	if len(list) > 1 && !f.json {
+	if f.json {
+		return json.NewEncoder(a.stdout).Encode(all)
+	}
+	if len(list) > 1 {
 		fmt.Fprintf(a.stdout, "%d runs, about %s of wall time in all\n", len(list), total.Round(time.Minute))
 	}
 	return nil
 }
 
-// printPaperPlan prints one plan and returns its estimated wall time.
-func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (wall time.Duration, err error) {
+// printPaperPlan prints one plan, and returns its estimated wall time. With --json it prints nothing, and
+// also returns the plan.
+func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (wall time.Duration, measures any, err error) {
 	e := m.exhibit
 	if !f.json {
 		fmt.Fprintln(a.stdout, e.Title)
@@ -263,42 +286,62 @@ func (a *app) printPaperPlan(m *measurement, f reproduceFlags) (wall time.Durati
 	case e.Chain != nil:
 		plan, err := m.chain()
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		s := plan.Settings
 		hops := len(plan.Paths) * s.Repeat * (1 + slices.Max(s.Lengths))
-		return plan.Sending + papers.Deploying(s.Substrates, plan.Streams, hops), a.printChainPlan(plan, f.json)
+		wall = plan.Sending + deploying(s.Substrates, plan.Streams, hops)
+		if f.json {
+			return wall, plan, nil
+		}
+		return wall, nil, a.printChainPlan(plan, false)
 	case e.Network != nil:
 		s := m.network()
 		plan, err := measure.MakePlan(s, machines)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
+		}
+		wall = plan.Sending + deploying(s.AllSubstrates(), plan.Streams, len(plan.Combinations)*s.Repeat)
+		if f.json {
+			return wall, plan, nil
 		}
 		cpus, err := testbed.ShareCPUs(nil, nil)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
-		wall := plan.Sending + papers.Deploying(s.AllSubstrates(), plan.Streams, len(plan.Combinations)*s.Repeat)
-		return wall, a.printNetworkPlan(s, cpus, measure.OwnCPU, f.json)
+		return wall, nil, a.printNetworkPlan(s, cpus, measure.OwnCPU, false)
 	}
 	err = a.withCampaign(m, f, func(c campaign) (err error) {
+		measures = c.Plan
 		wall, err = a.printCampaign(e, c, f)
 		return err
 	})
-	return wall, err
+	return wall, measures, err
 }
 
-// printCampaign prints the plan of an exhibit's campaign and estimates its wall time.
-func (a *app) printCampaign(e papers.Exhibit, c campaign, f reproduceFlags) (time.Duration, error) {
-	if f.json {
-		return 0, json.NewEncoder(a.stdout).Encode(c.Plan)
+// deploying estimates the wall time of a run of packets, apart from sending them. Instances are pairs,
+// or hops of a chain, of the slowest substrate.
+func deploying(names []string, streams, instances int) time.Duration {
+	const perStream = 700 * time.Millisecond
+	var each time.Duration
+	for _, name := range names {
+		each = max(each, substrates()[name].deploy)
 	}
+	return time.Duration(streams)*perStream + time.Duration(instances)*each
+}
+
+// printCampaign estimates the wall time of an exhibit's campaign and, without --json, prints its plan.
+func (a *app) printCampaign(e papers.Exhibit, c campaign, f reproduceFlags) (time.Duration, error) {
 	x := *e.Expect
-	wall := x.Wall(c.Plan.Trial)
+	shortest := c.Workload.Warmup + c.Workload.Duration + c.Workload.Settle // Expect.Overhead has the rest
+	wall := x.Wall(shortest)
 	if f.maxTime > 0 {
 		wall = min(wall, f.maxTime)
 	}
+	if f.json {
+		return wall, nil
+	}
 	printSizings(a.stdout, c)
-	_, err := fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s each for deployment and longer windows\n", x.Sizings, x.Trials, c.Plan.Trial, x.Overhead)
+	_, err := fmt.Fprintf(a.stdout, "about %d sizings of %d trials of %s, and %s each for deployment and longer windows\n", x.Sizings, x.Trials, shortest, x.Overhead)
 	return wall, err
 }

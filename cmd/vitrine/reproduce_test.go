@@ -31,6 +31,18 @@ func planned(t *testing.T, name string) *measurement {
 	return m
 }
 
+// TestMachinesTakeLongerToDeploy checks that the estimate of a run counts the slowest of its
+// substrates, and that every substrate has an estimate.
+func TestMachinesTakeLongerToDeploy(t *testing.T) {
+	process := deploying([]string{"process"}, 10, 10)
+	for name := range substrates() {
+		alone, both := deploying([]string{name}, 10, 10), deploying([]string{"process", name}, 10, 10)
+		if both != max(process, alone) || machines(name) && alone <= process || alone <= deploying(nil, 10, 10) {
+			t.Errorf("%s: estimated %s, beside processes %s, processes alone %s", name, alone, both, process)
+		}
+	}
+}
+
 // TestRefusesAnotherPlan checks that a plan that differs from the committed one is refused before
 // anything starts, and that the run is not counted.
 func TestRefusesAnotherPlan(t *testing.T) {

@@ -28,6 +28,7 @@ type session struct {
 	cpus    testbed.CPUs
 	kernel  []int // additional CPUs, for the kernel's receive work
 	options *options
+	planned bool                     // a paper's plan names the fabrics, not the user
 	onBegin func(resumed bool) error // called before the first measurement, when the run has its CPUs and its folder; may be nil
 	cpuSharing
 }
@@ -72,7 +73,8 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if r.backends, err = newBackends(r.label, s.options.folder, a.log()); err != nil {
 		return nil, err
 	}
-	r.backends.impair = s.options.impair
+	r.backends.impair, r.backends.planned = s.options.impair, s.planned
+	r.backends.cpus = slices.Sorted(slices.Values(slices.Concat(s.cpus.Generator, s.cpus.Function)))
 	m, err := manifest(r.backends)
 	if err != nil {
 		return nil, err
@@ -222,6 +224,12 @@ func resumptionNotes(old, m result.Manifest) (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(m.Substrates)) {
 		if now := m.Substrates[name]; now != "" { // nothing runs on a substrate whose version is unknown
 			differs(name+" "+old.Substrates[name], name+" "+now)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.FabricVersions)) {
+		then, now := old.FabricVersions[name], m.FabricVersions[name]
+		if then != "" && now != "" { // a run of an older program does not say it
+			differs(then, now)
 		}
 	}
 	return notes

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"vitrine"
+	"vitrine/document"
+	"vitrine/internal/hosttest"
 	"vitrine/internal/thread"
 	"vitrine/measure"
 	"vitrine/result"
@@ -48,6 +54,24 @@ func TestResumePrintsRepairs(t *testing.T) {
 	}
 }
 
+// TestResumeNotesAnotherSwitch checks that a run that continues with another datapath says so, and
+// that a run of a program that did not record the switch gets no note.
+func TestResumeNotesAnotherSwitch(t *testing.T) {
+	with := func(ovs string) result.Manifest {
+		return result.Manifest{FabricVersions: map[string]string{"ovs": ovs}}
+	}
+	netdev, kernel := with("Open vSwitch 3.1.0, datapath netdev"), with("Open vSwitch 3.1.0, datapath kernel")
+	want := []string{"the run began with Open vSwitch 3.1.0, datapath netdev, but was resumed with Open vSwitch 3.1.0, datapath kernel"}
+	if got := resumptionNotes(netdev, kernel); !slices.Equal(got, want) {
+		t.Errorf("another datapath: got notes %q, want %q", got, want)
+	}
+	for _, old := range []result.Manifest{kernel, {}} {
+		if got := resumptionNotes(old, kernel); len(got) > 0 {
+			t.Errorf("began with %q: got notes %q", old.FabricVersions, got)
+		}
+	}
+}
+
 // TestRunGivesBackItsCPUs checks that a run that has ended, or could not begin, leaves this process
 // its CPUs. Otherwise the next run of the process has no CPU for the function.
 func TestRunGivesBackItsCPUs(t *testing.T) {
@@ -81,6 +105,41 @@ func TestRunGivesBackItsCPUs(t *testing.T) {
 		}
 		if after, err := thread.Allowed(); err != nil || !slices.Equal(after, before) {
 			t.Errorf("after run %d this process has CPUs %v, before %v; %v", i, after, before, err)
+		}
+	}
+}
+
+// TestOVSRunsOnAllCPUsOfTheRun checks that the run's own Open vSwitch may use the function's CPUs,
+// although the run's process keeps to the generator's. A sender would keep it waiting there.
+func TestOVSRunsOnAllCPUsOfTheRun(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	hosttest.Need(t, err)
+	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
+	r, err := a.begin(t.Context(), session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)},
+		func(*backends) (result.Manifest, error) { return result.Manifest{}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosttest.AtEnd(t, func() error { return r.end(context.Background(), nil) })
+	f, err := r.backends.fabric(t.Context(), spec.Choice{Fabric: "ovs"}, document.Node{})
+	hosttest.Need(t, err)
+	hosttest.AtEnd(t, func() error { return f.Close(context.Background()) })
+	text, err := os.ReadFile(filepath.Join(r.label.Dir(), "ovs", "ovs-vswitchd.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(pid, &set); err != nil {
+		t.Fatal(err)
+	}
+	for _, cpu := range slices.Concat(cpus.Generator, cpus.Function) {
+		if !set.IsSet(cpu) {
+			t.Errorf("the switch may not run on CPU %d", cpu)
 		}
 	}
 }

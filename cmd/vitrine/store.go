@@ -22,7 +22,6 @@ import (
 	"vitrine"
 	"vitrine/internal/access"
 	"vitrine/store"
-	"vitrine/store/embedded"
 	"vitrine/store/kv"
 	"vitrine/store/service"
 )
@@ -157,7 +156,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	}
 	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
-	health := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { storeHealth(w, engine, s.Past()) })
+	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { storeHealth(r.Context(), w, engine, s.Past()) })
 	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Log: log})
 	c.Routes = []service.Route{
 		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer, Quick: quickOn(engine)},
@@ -178,7 +177,7 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 // keeps its records on other hosts, no request is quick: the engine may not answer, and then only
 // net/http notices that a client has disconnected.
 func quickOn(engine store.Engine) func(*http.Request) bool {
-	if _, local := engine.(*embedded.Engine); !local {
+	if _, remote := engine.(store.Remote); remote {
 		return nil
 	}
 	return kv.Quick
@@ -240,14 +239,28 @@ func addresses(all []net.Listener) (at []netip.AddrPort) {
 	return at
 }
 
-// storeHealth writes the guarantees of the engine, which operations are past their threshold, and why.
-func storeHealth(w http.ResponseWriter, engine store.Engine, past map[string]string) {
+// storeHealth writes the guarantees of the engine, whether it answers, which operations are past their
+// threshold, and why.
+func storeHealth(ctx context.Context, w http.ResponseWriter, engine store.Engine, past map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(struct {
 		Promises store.Promises    `json:"promises"`
+		EngineUp bool              `json:"engine_up"`
 		Past     []string          `json:"past_threshold"`
 		Reasons  map[string]string `json:"reasons,omitempty"` // by operation
-	}{engine.Promises(), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
+	}{engine.Promises(), isUp(ctx, engine), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
+}
+
+// isUp reports whether the engine answers. It waits for at most a second, because an orchestrator
+// waits for its answer for two.
+func isUp(ctx context.Context, engine store.Engine) bool {
+	remote, ok := engine.(store.Remote)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return remote.Reach(ctx) == nil
 }
 
 func yaml(document []byte) http.Handler {

@@ -56,16 +56,37 @@ func (f *engineFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.unchecked, "engine-unchecked-clock", false, "etcd: trust this host's clock, and do not correct it by those of the servers")
 }
 
+// check returns an error if the engine would ignore a flag of the others, or has no server.
+func (f *engineFlags) check() error {
+	if err := oneOf("--engine", f.name, engineNames()); err != nil {
+		return err
+	}
+	bad := func(found, want string) error {
+		return &vitrine.BadInput{File: "--engine " + f.name, Found: found, Want: want}
+	}
+	switch {
+	case f.cluster && f.name != "redis":
+		return bad("--engine-cluster", "it is for --engine redis")
+	case f.unchecked && f.name != "etcd":
+		return bad("--engine-unchecked-clock", "it is for --engine etcd")
+	case f.name == "embedded" && (len(f.servers) > 0 || f.user != "" || f.password != "" || f.secure() || f.prefix != ""):
+		return bad("options of a server", "give --engine redis or --engine etcd too, or no --engine-server, -user, -password-file, -tls, -ca, -cert, -key and -prefix")
+	case f.name != "embedded" && len(f.servers) == 0:
+		return bad("no server", "give --engine-server ADDRESS:PORT")
+	}
+	return nil
+}
+
+// secure reports whether one of the flags wants TLS.
+func (f *engineFlags) secure() bool { return f.tls || f.ca != "" || f.cert != "" || f.key != "" }
+
 // open opens the chosen engine.
 func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine, error) {
-	if f.name == "embedded" {
-		return f.openEmbedded(log)
-	}
-	if err := oneOf("--engine", f.name, engineNames()); err != nil {
+	if err := f.check(); err != nil {
 		return nil, err
 	}
-	if len(f.servers) == 0 {
-		return nil, &vitrine.BadInput{File: "--engine " + f.name, Found: "no server", Want: "give --engine-server ADDRESS:PORT"}
+	if f.name == "embedded" {
+		return f.openEmbedded(log)
 	}
 	password := ""
 	if f.password != "" {
@@ -76,7 +97,7 @@ func (f *engineFlags) open(ctx context.Context, log *slog.Logger) (store.Engine,
 		password = strings.TrimSpace(string(b))
 	}
 	var secure *tls.Config
-	if f.tls || f.ca != "" || f.cert != "" {
+	if f.secure() {
 		var err error
 		if secure, err = access.FollowClientTLS(f.cert, f.key, f.ca); err != nil {
 			return nil, err

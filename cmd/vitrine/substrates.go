@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"vitrine"
 	"vitrine/document"
@@ -37,6 +38,9 @@ type substrateKind struct {
 	// machines is true if instances are virtual machines, which run with an
 	// accelerator.
 	machines bool
+	memory   int64         // least memory of an instance, in bytes
+	userless bool          // an instance has no users
+	deploy   time.Duration // approximate time to deploy and end two instances on two CPUs, emulated if they are machines
 }
 
 // A place is a complete substrate. It creates instances, cleans up after dead runs, and
@@ -50,15 +54,19 @@ type place interface {
 // substrates returns all substrates. A new substrate is one entry.
 func substrates() map[string]substrateKind {
 	return map[string]substrateKind{
-		"process":   {config: process.Config{}, open: openProcess, version: kernelVersion},
-		"docker":    {config: docker.Config{}, open: openDocker, version: dockerVersion},
-		"qemu":      {config: qemu.Config{}, open: openQEMU, version: machineVersion, machines: true},
-		"unikernel": {config: unikernel.Config{}, open: openUnikernel, version: machineVersion, machines: true},
+		"process":   {config: process.Config{}, open: openProcess, version: kernelVersion, deploy: 1500 * time.Millisecond},
+		"docker":    {config: docker.Config{}, open: openDocker, version: dockerVersion, memory: docker.MinMemory, deploy: 4 * time.Second},
+		"qemu":      {config: qemu.Config{}, open: openQEMU, version: machineVersion, machines: true, memory: qemu.MinMemory, deploy: 15 * time.Second},
+		"unikernel": {config: unikernel.Config{}, open: openUnikernel, version: machineVersion, machines: true, memory: unikernel.MinMemory, userless: true, deploy: 10 * time.Second},
 	}
 }
 
 // machines reports whether a substrate's instances are virtual machines.
 func machines(name string) bool { return substrates()[name].machines }
+
+// wires reports whether a fabric can connect the instances of the named substrate. A virtual machine
+// needs an interface of its own.
+func wires(fabric, of string) bool { return !machines(of) || !fabrics()[fabric].shared }
 
 func substrateNames() []string { return slices.Sorted(maps.Keys(substrates())) }
 
@@ -68,8 +76,11 @@ func (b *backends) substrate(ctx context.Context, o spec.Choice, part document.N
 	if !ok {
 		return nil, oneOf("substrate", o.Substrate, substrateNames())
 	}
-	network := process.NetworkAuto
-	if fabrics()[fabricName(o.Fabric)].shared {
+	name, network := fabricName(o.Fabric), process.NetworkAuto
+	if !wires(name, o.Substrate) {
+		return nil, &vitrine.Unsupported{What: "virtual machines on the fabric " + name, Missing: "an interface of the machine's own", Do: "use a fabric of network namespaces, such as bridge"}
+	}
+	if fabrics()[name].shared {
 		network = process.NetworkHost
 	}
 	p, err := kind.open(ctx, b, network, part)

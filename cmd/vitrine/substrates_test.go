@@ -9,7 +9,9 @@ import (
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/fabric/bridge"
 	"vitrine/fabric/fabrictest"
+	"vitrine/spec"
 	"vitrine/substrate/application"
 	"vitrine/substrate/qemu/machine"
 )
@@ -32,6 +34,66 @@ func TestSubstrateVersions(t *testing.T) {
 		if got := b.substrateVersion(t.Context(), name, document.Node{}); got != want {
 			t.Errorf("%s: got version %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestMachinesNeedTheirOwnInterfaces checks that a virtual machine on the host's network is refused
+// before it is built, as a combination that is left out and not as a mistake.
+func TestMachinesNeedTheirOwnInterfaces(t *testing.T) {
+	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{"qemu", "unikernel"} {
+		for _, on := range []string{"loopback", "host"} {
+			_, err := b.substrate(t.Context(), spec.Choice{Substrate: of, Fabric: on}, document.Node{})
+			if !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "virtual machines on the fabric "+on) {
+				t.Errorf("%s on %s: got %v, want that it is not possible", of, on, err)
+			}
+		}
+	}
+}
+
+// TestPlannedFabricWithoutDevice checks that a plan leaves a fabric out if the user has not chosen its
+// device, and that a wrong choice stays a mistake.
+func TestPlannedFabricWithoutDevice(t *testing.T) {
+	missing := &vitrine.BadInput{File: "fabric sriov", Found: "no parent", Want: "`parent: NAME`, one of eno1"}
+	err := withoutDevice("sriov", missing)
+	if !vitrine.IsUnsupported(err) || vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "servers.sriov of a file for --options: `parent: NAME`, one of eno1") {
+		t.Errorf("no device: got %v", err)
+	}
+	if err := withoutDevice("bridge", missing); !vitrine.IsBadInput(err) {
+		t.Errorf("a fabric that needs no device: got %v", err)
+	}
+	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.planned = true
+	if _, err := b.fabric(t.Context(), spec.Choice{Fabric: "sriov"}, document.Node{}); !vitrine.IsUnsupported(err) {
+		t.Errorf("sriov without options: got %v, want that it is left out", err)
+	}
+}
+
+// TestAutoHasTheOptionsOfItsFabric checks that the fabric auto uses the options of the fabric that it
+// stands for.
+func TestAutoHasTheOptionsOfItsFabric(t *testing.T) {
+	if name := fabricName("auto"); name != "bridge" {
+		t.Skipf("auto is %s here, which has no options", name)
+	}
+	d, err := spec.ParseDeployment("deployment.yaml", []byte(sharedDeployment+"servers: {bridge: {mtu: 9000}}\n"), knownBackends())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := fabrictest.NewRun(t, filepath.Join(t.TempDir(), "runs"))
+	b, err := newBackends(run, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	choice := d.Servers.Choices()[0]
+	var options bridge.Config
+	if err := b.testbed(d.Servers.Parts).Parts[choice.Fabric].Decode(&options); err != nil || options.MTU != 9000 {
+		t.Errorf("fabric %s: got the options %+v, %v, want an MTU of 9000", choice.Fabric, options, err)
 	}
 }
 

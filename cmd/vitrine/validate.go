@@ -36,7 +36,7 @@ func validate(file string) (kind string, err error) {
 		return "", err
 	}
 	if kind == spec.KindWorkload {
-		_, err = spec.LoadWorkload(file, knownBackends())
+		_, err = loadWorkload(file)
 		return kind, err
 	}
 	d, err := spec.LoadDeployment(file, knownBackends())

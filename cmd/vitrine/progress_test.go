@@ -1,0 +1,32 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"vitrine"
+	"vitrine/trial"
+)
+
+// TestTimeLeft shows the end of a campaign of ten minutes that was resumed after eight trials on record and
+// an invalid one, which no plan has.
+func TestTimeLeft(t *testing.T) {
+	var out strings.Builder
+	p := newProgress(&out, "calls/s", trial.Plan{About: 10 * time.Minute, Trial: time.Minute})
+	done := func(elapsed time.Duration, recorded, valid bool) {
+		p.observe(trial.Event{Kind: trial.TrialDone, Elapsed: elapsed, Recorded: recorded, Outcome: &vitrine.Outcome{Valid: valid}})
+	}
+	for range 8 {
+		done(time.Second, true, true)
+	}
+	done(time.Second, true, false)
+	for elapsed, want := range map[time.Duration]string{
+		30 * time.Second: "30s elapsed, about 1m30s left",
+		3 * time.Minute:  "3m0s elapsed, longer than planned",
+	} {
+		if done(elapsed, false, true); !strings.HasSuffix(out.String(), want+"\n") {
+			t.Errorf("want %q at the end of\n%s", want, out.String())
+		}
+	}
+}
