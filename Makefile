@@ -44,10 +44,11 @@ check: build ## the inner loop: vet, lint, and the tests that need neither root 
 	$(MAKE) --no-print-directory lint
 	./.ci/plain $(GO) test ./...
 
-# make lint vets, so the tests need not.
+# make lint vets, so the tests need not. By default, a process under the race detector sleeps for a second before it
+# ends with success, and the tests run hundreds of them.
 test: ## install what the tests need, then run them under the race detector; PKG=./director/... for a part
 	./.ci/install
-	CGO_ENABLED=1 $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -vet=off -timeout 30m $(PKG)
+	CGO_ENABLED=1 GORACE="atexit_sleep_ms=10 $(GORACE)" $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -vet=off -timeout 30m $(PKG)
 
 fuzz: ## every fuzz target in turn for TIME; PKG="./wire/sip ./load" for those at or below some folders
 	GO=$(GO) ./.ci/fuzz $(TIME) $(PKG)
