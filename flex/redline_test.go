@@ -277,7 +277,7 @@ func TestTypesAreMeasuredOneAtATime(t *testing.T) {
 		another := func(name string) string {
 			return "  - name: " + name + "\n    deployment: " + wd + "/" + deployment + "\n    flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}]\n    max: 4\n"
 		}
-		r := newRedlineRig(t, redlineType+another("session")+redlineType+another("unknown-to-the-director"))
+		r := newRedlineRig(t, redlineType+another("session")+redlineType+another("unknown-to-director"))
 		r.director.rates["session"] = 45
 		r.run(10 * time.Minute)
 		if len(r.options) != 2 || r.most != 1 || r.options[0].Type == r.options[1].Type {

@@ -103,7 +103,7 @@ func wantDoneInAMinute(t *testing.T, s *Service) {
 // minute.
 func TestStall(t *testing.T) {
 	piped(t, large, func(t *testing.T, s *Service, c *http.Client) {
-		got, err := c.Get("http://store/kv")
+		got, err := c.Get("http://localhost/kv")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestDeaf(t *testing.T) {
 		s, p, stop := served(t, large)
 		c, _ := p.dial(t.Context(), "", "")
 		settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-		headers := "\x00\x00\x0e\x01\x05\x00\x00\x00\x01" + "\x82\x86\x44\x03/kv\x41\x05store"
+		headers := "\x00\x00\x12\x01\x05\x00\x00\x00\x01" + "\x82\x86\x44\x03/kv\x41\x09localhost"
 		if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+headers); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestLongWork(t *testing.T) {
 		large(w, r)
 	})
 	piped(t, long, func(t *testing.T, s *Service, c *http.Client) {
-		got, err := c.Get("http://store/kv")
+		got, err := c.Get("http://localhost/kv")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestLongWatch(t *testing.T) {
 	piped(t, h, func(t *testing.T, _ *Service, c *http.Client) {
 		q.events = make(chan *store.Event, 2)
 		q.events <- &store.Event{Change: store.Started}
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://store/kv", nil)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/kv", nil)
 		r.Header.Set("Accept", "text/event-stream")
 		got, err := c.Do(r)
 		if err != nil {
