@@ -157,8 +157,8 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 	if first := time.Duration(p.Trials) * p.Trial; c.MaxTime > 0 && first > c.MaxTime {
 		more += fmt.Sprintf("\n--max-time %s ends the run before the first sizing is measured, which takes about %s", c.MaxTime, first.Round(time.Second))
 	}
-	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, about %s in all, without deployment and invalid trials%s\n",
-		p.Trials, p.Trial, p.About.Round(time.Second), more)
+	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, %s %s in all, without deployment and invalid trials%s\n",
+		p.Trials, p.Trial, about(p.Open), p.About.Round(time.Second), more)
 	return err
 }
 

@@ -23,11 +23,21 @@ type progress struct {
 	unit     string
 	about    time.Duration // estimated time of the campaign, without the trials on record
 	trial    time.Duration // planned time of one trial
+	open     bool          // the campaign may measure fewer sizings than estimated
 	width    int           // of the changing line, in bytes
 }
 
 func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
-	return &progress{out: out, terminal: isTerminal(out), unit: unit, about: plan.About, trial: plan.Trial}
+	return &progress{out: out, terminal: isTerminal(out), unit: unit, about: plan.About, trial: plan.Trial, open: plan.Open}
+}
+
+// about introduces the estimated time of a plan. An open plan may end before it has measured as many
+// sizings as the estimate counts.
+func about(open bool) string {
+	if open {
+		return "up to about"
+	}
+	return "about"
 }
 
 func isTerminal(out io.Writer) bool {
@@ -115,7 +125,7 @@ func (p *progress) left(elapsed time.Duration) string {
 	if elapsed >= p.about {
 		return fmt.Sprintf("%s elapsed, longer than planned", elapsed.Round(time.Second))
 	}
-	return fmt.Sprintf("%s elapsed, about %s left", elapsed.Round(time.Second), (p.about - elapsed).Round(time.Second))
+	return fmt.Sprintf("%s elapsed, %s %s left", elapsed.Round(time.Second), about(p.open), (p.about - elapsed).Round(time.Second))
 }
 
 // passing shows the current activity until the next line. In a pipe it prints

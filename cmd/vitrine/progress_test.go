@@ -29,4 +29,9 @@ func TestTimeLeft(t *testing.T) {
 			t.Errorf("want %q at the end of\n%s", want, out.String())
 		}
 	}
+
+	p.open = true
+	if done(30*time.Second, false, true); !strings.HasSuffix(out.String(), "30s elapsed, up to about 1m30s left\n") {
+		t.Errorf("want an upper bound at the end of\n%s", out.String())
+	}
 }
