@@ -59,19 +59,19 @@ var entryPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}$`)
 // fill gets an empty folder on the same file system. On success that folder is renamed to the
 // final path, and on failure it is removed. So the content must not contain the folder's path.
 func (c Cache) Once(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (string, error) {
-	return c.Replace(ctx, kind, key, func(string) bool { return true }, fill)
+	return c.Replace(ctx, kind, key, func() bool { return true }, fill)
 }
 
-// Replace is like Once, but fill also makes a new folder in place of one for which keep returns false.
+// Replace is like Once, but fill also makes a new folder in place of an existing one if keep returns false.
 // Until the new folder is complete, other processes see the old one. On failure the old one stays.
-func (c Cache) Replace(ctx context.Context, kind, key string, keep func(dir string) bool, fill func(ctx context.Context, dir string) error) (string, error) {
+func (c Cache) Replace(ctx context.Context, kind, key string, keep func() bool, fill func(ctx context.Context, dir string) error) (string, error) {
 	if !entryPattern.MatchString(kind) || !entryPattern.MatchString(key) {
 		return "", fmt.Errorf("cache: %q of kind %q: not a valid name", key, kind)
 	}
 	final := filepath.Join(c.Dir, kind, key)
 	kept := func() bool {
 		_, err := os.Stat(final)
-		return err == nil && keep(final)
+		return err == nil && keep()
 	}
 	if kept() {
 		return final, nil
@@ -99,7 +99,9 @@ func (c Cache) Replace(ctx context.Context, kind, key string, keep func(dir stri
 		err = hide(final, old)
 	}
 	if err == nil {
-		err = os.Rename(work, final)
+		if err = os.Rename(work, final); err != nil {
+			err = errors.Join(err, hide(old, final)) // put the old folder back
+		}
 	}
 	if err != nil {
 		return "", errors.Join(err, remove(work))

@@ -77,7 +77,7 @@ func (s Store) Build(ctx context.Context, a *Application, substrate string) (Ima
 		return Image{}, fmt.Errorf("image %s: %w", a.Name, err)
 	}
 	var i Image
-	same := func(string) bool {
+	same := func() bool {
 		old, err := s.read(a.Name, substrate)
 		if err != nil || old.Tree != b.Tree || old.Key != b.Key || !maps.Equal(old.Ports, b.Ports) {
 			return false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +45,7 @@ func (l Limits) Quota() (time.Duration, error) {
 	}
 	quota := time.Duration(l.VCPUs * float64(l.Period)).Round(time.Microsecond)
 	if quota < leastQuota {
-		longer := time.Duration(float64(leastQuota) / l.VCPUs).Round(time.Millisecond)
+		longer := time.Duration(math.Ceil(1/l.VCPUs)) * leastQuota // rounded to the nearest, it could be too short
 		return 0, &vitrine.Unsupported{
 			What:    fmt.Sprintf("a quota of %v CPUs with a CFS period of %v", l.VCPUs, l.Period),
 			Missing: fmt.Sprintf("the kernel's minimum is 1ms per period, and this quota is %v", quota),

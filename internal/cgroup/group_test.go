@@ -144,6 +144,9 @@ func TestCgroupQuotaBounds(t *testing.T) {
 			t.Errorf("%+v: %v, %v", l, q, err)
 		}
 	}
+	if _, err := (Limits{VCPUs: 0.3, Period: 2 * time.Millisecond}).Quota(); err == nil || !strings.Contains(err.Error(), "set cfs_period to 4ms or more") {
+		t.Errorf("got %v, want the shortest period of whole milliseconds that suffices", err)
+	}
 	if q, err := (Limits{VCPUs: 0.075, Period: 20 * time.Millisecond}).Quota(); err != nil || q != 1500*time.Microsecond {
 		t.Errorf("%v, %v", q, err)
 	}
