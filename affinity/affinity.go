@@ -30,7 +30,7 @@ type Analysis struct {
 	Types      []Type                `json:"types" jsonschema:"required"`      // In the order in which they were read.
 	Reach      []graph.Reach         `json:"reach" jsonschema:"required"`      // Over all types, each flow as often as it happens.
 	Aggregates []aggregate.Aggregate `json:"aggregates" jsonschema:"required"` // What to deploy.
-	Unmatched  []string              `json:"unmatched_names,omitempty"`        // Functions of the names file that no message has by any of their names.
+	Unmatched  []string              `json:"unmatched_names,omitempty"`        // Functions of the names file that appear in no message, under any of their names.
 	Captured   *Captured             `json:"captured,omitempty"`               // What packet captures have beside their transactions; left out: none was read.
 }
 

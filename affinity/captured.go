@@ -14,7 +14,7 @@ import (
 // Captured is what packet captures have: transactions, and what belongs to none.
 type Captured struct {
 	Read        *message.Summary       `json:"read" jsonschema:"required"`       // Packets, messages, and what was not understood of them.
-	Damage      []string               `json:"damage,omitempty"`                 // Errors because of which the result is not complete, such as a file that ends too early.
+	Damage      []string               `json:"damage,omitempty"`                 // Errors that make the result incomplete, such as a file that ends too early.
 	Correlated  correlate.Counts       `json:"correlated" jsonschema:"required"` // How messages were divided into transactions.
 	Others      []course.Other         `json:"others" jsonschema:"required"`     // What belongs to no transaction, the most frequent first.
 	Beyond      int                    `json:"beyond" jsonschema:"required"`     // Transactions of more types than are kept, and exchanges of more kinds that belong to none.

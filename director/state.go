@@ -58,8 +58,8 @@ func (s *state) age(c Clock) time.Duration {
 	return max(0, c.Wall().Sub(s.Wall))
 }
 
-// isIn reports whether old, the content of the state file, has everything that a start needs to come to s
-// again. old may be nil. With the same configuration file, the rules are the same too.
+// isIn reports whether old, the content of the state file, has everything that a start needs to restore s.
+// old may be nil. With the same configuration file, the rules are the same too.
 func (s *state) isIn(old *state) bool {
 	return old != nil && old.Digest == s.Digest && old.Signs == s.Signs && old.Current.Epoch == s.Current.Epoch && old.Current.sameAs(&s.Current)
 }

@@ -293,7 +293,7 @@ func isPlace(a netip.AddrPort) bool {
 }
 
 // idSpace returns the space in which the ID of a type's instance is unique. All types with S1AP
-// share one, because the ID is the MME code. No type has its name.
+// share one, because the ID is the MME code. No type can have the name of that space.
 func idSpace(t *Type) string {
 	if t.Protocol == S1AP {
 		return "protocol " + S1AP

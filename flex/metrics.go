@@ -106,7 +106,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s := c.o.Status()
 	gauge(descAway, float64(len(s.Away)))
 	for _, t := range s.Types {
-		for _, state := range stateNames() { // also those of no instance, or an alert on 0 could not fire
+		for _, state := range stateNames() { // also states without instances, or an alert on 0 could not fire
 			gauge(descInstances, float64(t.Instances[state]), t.Name, state)
 		}
 		gauge(descCapacity, t.Capacity, t.Name)

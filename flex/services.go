@@ -75,7 +75,7 @@ func (o *Orchestrator) runService(ctx context.Context, now time.Time, c *config.
 }
 
 // compareService reports a service that an earlier orchestrator started with another version of the file.
-// It goes on as it is, because a new start would interrupt it.
+// The service keeps running, because a restart would interrupt it.
 func (o *Orchestrator) compareService(c *config.Service, s *service) {
 	was := s.outdated
 	s.outdated = s.unit.State == unit.Ready && s.unit.Digest != "" && s.unit.Digest != o.serviceOrder(c).Digest()

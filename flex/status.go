@@ -29,7 +29,7 @@ type ServiceStatus struct {
 	Name     string     `json:"name"`
 	State    unit.State `json:"state"`
 	Reason   string     `json:"reason,omitempty"`   // Why it failed.
-	Outdated bool       `json:"outdated,omitempty"` // It was started by another version of the file.
+	Outdated bool       `json:"outdated,omitempty"` // It was started with another version of the file.
 }
 
 // A TypeStatus is the status of an aggregate type.

@@ -101,12 +101,9 @@ func writeFigures(dir string, figures []*figure) error {
 // have fewer figures, and those that a killed process did not finish. It refuses a
 // folder that result.CheckLinks refuses, before it makes or removes anything.
 func FigureFolder(dir string, earlier *regexp.Regexp) (string, error) {
-	dir = filepath.Join(dir, "figures")
-	if err := result.CheckLinks(dir); err != nil {
+	dir, err := MakeFigureFolder(dir)
+	if err != nil {
 		return "", err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("making a folder for figures: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -123,6 +120,18 @@ func FigureFolder(dir string, earlier *regexp.Regexp) (string, error) {
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 			return "", fmt.Errorf("removing a figure of an earlier page: %w", err)
 		}
+	}
+	return dir, nil
+}
+
+// MakeFigureFolder is like FigureFolder, but removes nothing.
+func MakeFigureFolder(dir string) (string, error) {
+	dir = filepath.Join(dir, "figures")
+	if err := result.CheckLinks(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("making a folder for figures: %w", err)
 	}
 	return dir, nil
 }

@@ -14,7 +14,7 @@ import (
 // OpenOutput opens a file to append a command's output to. It opens only a regular file: any user who
 // can write to the folder could put a symbolic link there, or a pipe that nobody reads.
 func OpenOutput(path string) (*os.File, error) {
-	f, err := openRegular(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	f, _, err := OpenRegular(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("opening a file for output: %w", err)
 	}
@@ -30,39 +30,39 @@ func LastOutput(path string, most int) string { return OutputSince(path, 0, most
 
 // OutputSince is like LastOutput, but returns no bytes from before the offset in begins.
 func OutputSince(path string, begins int64, most int) string {
-	f, err := openRegular(path, os.O_RDONLY)
+	f, size, err := OpenRegular(path, os.O_RDONLY)
 	if err != nil {
 		return err.Error()
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err.Error()
-	}
-	if begins > info.Size() {
+	if begins > size {
 		begins = 0 // the file was shortened below the offset
 	}
-	text, err := io.ReadAll(io.NewSectionReader(f, max(begins, info.Size()-int64(most)), int64(most)))
+	text, err := io.ReadAll(io.NewSectionReader(f, max(begins, size-int64(most)), int64(most)))
 	if err != nil {
 		return err.Error()
 	}
 	return strings.TrimSpace(Printable(string(text)))
 }
 
-// openRegular opens a file, and waits for no reader or writer of a pipe.
-func openRegular(path string, flag int) (*os.File, error) {
+// ErrIrregular is the error for a folder, a pipe or a device in place of a file.
+var ErrIrregular = errors.New("not a regular file")
+
+// OpenRegular opens a file and returns its size. It follows no symbolic link, and waits for no reader
+// or writer of a pipe. If the file opens but is not a regular one, the error is ErrIrregular.
+func OpenRegular(path string, flag int) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
+		err = fmt.Errorf("%s is %w", path, ErrIrregular)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, info.Size(), nil
 }
 
 // Printable returns a text from an instance without the control characters that a terminal would

@@ -95,17 +95,16 @@ func (l *boundedLog) trim() error {
 
 // open returns the file and its size. The file is nil if there is no regular file.
 func (l *boundedLog) open() (*os.File, int64, error) {
-	f, err := os.OpenFile(l.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		return nil, 0, nil
-	} else if err != nil {
+	f, size, err := substrate.OpenRegular(l.path, os.O_RDWR)
+	for _, none := range []error{fs.ErrNotExist, unix.ELOOP, unix.ENXIO, substrate.ErrIrregular} {
+		if errors.Is(err, none) {
+			return nil, 0, nil
+		}
+	}
+	if err != nil {
 		return nil, 0, fmt.Errorf("bound a log: %w", err)
 	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+	return f, size, nil
 }
 
 // shorten replaces a log without its middle by a copy that has a note in place of the middle. No

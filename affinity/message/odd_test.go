@@ -181,20 +181,25 @@ func TestSCTPMessagesThatAreNotWhole(t *testing.T) {
 	}
 }
 
+// s1apSender returns a function that adds a frame of S1AP to a capture, each one a period (ns) after the last.
+func s1apSender(f *capturetest.File, period int64) func(from, to netip.AddrPort, tag, tsn uint32, text string) {
+	const verification = 38 // where a frame has the tag
+	var b capturetest.Frames
+	at := start
+	return func(from, to netip.AddrPort, tag, tsn uint32, text string) {
+		at += period
+		frame := b.SCTP(from, to, tsn, ppidS1AP, []byte(text))
+		binary.BigEndian.PutUint32(frame[verification:], tag)
+		f.Add(at, frame)
+	}
+}
+
 // TestSCTPOnTwoPaths: a request that is sent again on the other path of its association is a repeat, and an
 // answer on that path finds the request.
 func TestSCTPOnTwoPaths(t *testing.T) {
-	const verification = 38 // where a frame has the tag
 	enb, mme := [2]netip.AddrPort{end("192.0.2.7:36412"), end("192.0.2.17:36412")}, [2]netip.AddrPort{end("192.0.2.8:36412"), end("192.0.2.18:36412")}
 	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
-		var b capturetest.Frames
-		at := start
-		send := func(from, to netip.AddrPort, tag, tsn uint32, text string) {
-			at += 100e6
-			frame := b.SCTP(from, to, tsn, ppidS1AP, []byte(text))
-			binary.BigEndian.PutUint32(frame[verification:], tag)
-			f.Add(at, frame)
-		}
+		send := s1apSender(f, 100e6)
 		send(enb[0], mme[0], 1, 1, s1Setup)
 		send(mme[0], enb[0], 2, 1, s1SetupResponse)
 		send(enb[0], mme[0], 1, 2, s1Setup)
@@ -207,17 +212,9 @@ func TestSCTPOnTwoPaths(t *testing.T) {
 
 // TestSCTPThroughNAT: where addresses are translated, each message is seen twice. Both have their own answer.
 func TestSCTPThroughNAT(t *testing.T) {
-	const verification = 38
 	enb, outside, mme := end("192.0.2.7:36412"), end("192.0.2.8:36412"), end("192.0.2.9:36412")
 	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
-		var b capturetest.Frames
-		at := start
-		send := func(from, to netip.AddrPort, tag, tsn uint32, text string) {
-			at += 1e6
-			frame := b.SCTP(from, to, tsn, ppidS1AP, []byte(text))
-			binary.BigEndian.PutUint32(frame[verification:], tag)
-			f.Add(at, frame)
-		}
+		send := s1apSender(f, 1e6)
 		for tsn := range uint32(2) {
 			send(enb, outside, 1, tsn, s1Setup)
 			send(enb, mme, 1, tsn, s1Setup)

@@ -198,7 +198,8 @@ const pathSize = 128
 
 // firstPath returns the addresses on which a direction of an SCTP association was first seen. A packet
 // may use others, but its verification tag names the receiver's end of the association on all paths.
-// Addresses that the first message has again at once are no other path, but a translation (NAT).
+// If the first message appears again at once with other addresses, these are a translation (NAT), not
+// another path.
 func (r *reading) firstPath(p *capture.Packet) (src, dst netip.AddrPort) {
 	if p.Tag == 0 { // not of an association, but made by a tool
 		return p.Src, p.Dst

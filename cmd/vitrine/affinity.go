@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,8 +17,8 @@ import (
 	"vitrine/affinity"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
+	"vitrine/report"
 	"vitrine/report/ladder"
-	"vitrine/result"
 )
 
 // affinityFlags are the flags of affinity.
@@ -241,12 +240,7 @@ func (f *affinityFlags) makeFolder() error {
 	if f.out == "" {
 		return nil
 	}
-	figures := filepath.Join(f.out, "figures")
-	err := result.CheckLinks(figures)
-	if err == nil {
-		err = os.MkdirAll(figures, 0o755)
-	}
-	if err != nil {
+	if _, err := report.MakeFigureFolder(f.out); err != nil {
 		return &vitrine.BadInput{File: "--out", Found: err.Error(), Want: "want a folder, which may be missing"}
 	}
 	return nil

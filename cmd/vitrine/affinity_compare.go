@@ -56,7 +56,7 @@ func (a *app) compare(ctx context.Context, given []string, f affinityFlags) erro
 // flow.
 func written(name string, f affinityFlags) (*affinity.Analysis, error) {
 	path := name
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
+	if isFolder(name) {
 		if inside := filepath.Join(name, ladder.JSONFile); isFile(inside) {
 			path = inside
 		}

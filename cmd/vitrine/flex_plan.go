@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"time"
 
 	"vitrine/flex/decide"
 )
@@ -82,13 +81,10 @@ func (p *flexPlan) document() flexDocument {
 func typeDocument(t *decide.Type, members []string) flexType {
 	d := flexType{
 		Name: t.Name, Min: t.Min, Max: t.Max, Members: members, Objective: flexObjective{t.Objective.P99.Seconds(), t.Objective.Success},
-		Headroom: t.Headroom, Stable: orDefault(t.Stable, decide.DefaultStable), Boot: orDefault(t.Boot, decide.DefaultBoot),
+		Headroom: t.Headroom, Stable: cmp.Or(t.Stable, decide.DefaultStable).Seconds(), Boot: t.Boot.Seconds(),
 	}
 	for _, f := range t.Flavors {
 		d.Flavors = append(d.Flavors, flexFlavor{f.Name, f.Capacity, f.CPUs, f.Memory})
 	}
 	return d
 }
-
-// orDefault returns a duration in seconds; 0: the default.
-func orDefault(d, otherwise time.Duration) float64 { return cmp.Or(d, otherwise).Seconds() }

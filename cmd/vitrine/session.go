@@ -228,7 +228,7 @@ func resumptionNotes(old, m result.Manifest) (notes []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.FabricVersions)) {
 		then, now := old.FabricVersions[name], m.FabricVersions[name]
-		if then != "" && now != "" { // a run of an older program does not say it
+		if then != "" && now != "" { // an older program did not record it
 			differs(then, now)
 		}
 	}

@@ -86,8 +86,8 @@ func (w *worker) claim(t *turn, to *way) bool {
 	if t.origin.id != 0 || to.receiver.id == 0 || !t.hasSender && !t.badSender {
 		return true
 	}
-	s, c := w.server, w.asked(t)
-	at := s.addressOf(t.policy, t.sender)
+	s := w.server
+	c, at := w.asked(t)
 	inside := s.own(at)
 	switch {
 	case t.badSender:
@@ -115,14 +115,18 @@ func (w *worker) claim(t *turn, to *way) bool {
 	return false
 }
 
-// asked returns the claim that a peer's request makes by its F-TEID, without an alias;
-// empty: none.
-func (w *worker) asked(t *turn) claim {
-	if t.origin.id != 0 || !t.hasSender || t.sender.TEID == 0 {
-		return claim{}
+// asked returns the claim that a peer's request makes by its F-TEID, without an alias, and
+// the peer's address by addressOf. Empty: the request makes no claim, or has no F-TEID.
+func (w *worker) asked(t *turn) (c claim, at netip.Addr) {
+	if t.origin.id != 0 || !t.hasSender {
+		return c, at
 	}
 	s := w.server
-	return claim{address: placeOf(netip.AddrPortFrom(s.addressOf(t.policy, t.sender), s.config.PeerPort)), given: t.sender.TEID}
+	at = s.addressOf(t.policy, t.sender)
+	if t.sender.TEID != 0 {
+		c = claim{address: placeOf(netip.AddrPortFrom(at, s.config.PeerPort)), given: t.sender.TEID}
+	}
+	return c, at
 }
 
 // addressOf returns the address by which the director reaches a peer. If an F-TEID has both
@@ -140,7 +144,7 @@ func (s *Server) addressOf(p *Policy, f gtpc.Endpoint) netip.Addr {
 // repeats reports whether a request has the TEID and the F-TEID of the exchange. If not, the
 // sender uses the sequence number for another request.
 func (w *worker) repeats(t *turn, e *exchange) bool {
-	c := w.asked(t)
+	c, _ := w.asked(t)
 	return e.teid == t.TEID && c.given == e.claim.given && c.address == e.claim.address && (t.origin.id != 0 || !t.badSender)
 }
 

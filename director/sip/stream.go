@@ -196,14 +196,15 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 // find returns the stream of a peer: that of the listener if there is one, else that of another.
 // The caller holds mu.
 func (st *streams) find(peer netip.AddrPort, listener int) *stream {
-	c := st.conns[streamKey{peer, listener}]
-	for _, other := range st.indexes {
-		if c != nil {
-			break
-		}
-		c = st.conns[streamKey{peer, other}]
+	if c := st.conns[streamKey{peer, listener}]; c != nil {
+		return c
 	}
-	return c
+	for _, other := range st.indexes {
+		if c := st.conns[streamKey{peer, other}]; c != nil {
+			return c
+		}
+	}
+	return nil
 }
 
 // open returns the stream of a peer and reports whether it is new. conn is a new connection at the
@@ -217,8 +218,10 @@ func (st *streams) open(peer netip.AddrPort, listener int, conn *net.TCPConn) (c
 
 func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
 	key := streamKey{peer, listener}
-	if c = st.conns[key]; c == nil && conn == nil {
+	if conn == nil {
 		c = st.find(peer, listener)
+	} else {
+		c = st.conns[key]
 	}
 	if c != nil {
 		return c, false

@@ -41,8 +41,8 @@ const (
 //
 // The goroutine must be locked to its thread.
 func (m *Meter) probe(unmetered int64) error {
-	v := m.objects.Variables
-	reported, err := m.median(handlings, func() error {
+	v, id := m.objects.Variables, threadID()
+	reported, err := m.median(handlings, id, func() error {
 		callNothing()
 		return nil
 	})
@@ -54,7 +54,7 @@ func (m *Meter) probe(unmetered int64) error {
 	}
 	var unseen int64
 	if err == nil {
-		unseen, err = m.median(interrupts, m.beInterrupted)
+		unseen, err = m.median(interrupts, id, m.beInterrupted)
 	}
 	if err == nil {
 		err = v["unseen"].Set(unseen)
@@ -66,10 +66,10 @@ func (m *Meter) probe(unmetered int64) error {
 }
 
 // median returns the median of the samples of a kind. do must cause these samples on the calling
-// thread. The result is 0 if this kernel lacks such events.
-func (m *Meter) median(kind uint32, do func() error) (int64, error) {
+// thread, whose ID for BPF programs is id. The result is 0 if this kernel lacks such events.
+func (m *Meter) median(kind, id uint32, do func() error) (int64, error) {
 	v := m.objects.Variables
-	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(threadID()), do(), v["probing"].Set(uint32(0)))
+	err := errors.Join(v["wanted"].Set(kind), v["taken"].Set(uint32(0)), v["probing"].Set(id), do(), v["probing"].Set(uint32(0)))
 	var taken uint32
 	var samples [probes]int64
 	if err = errors.Join(err, v["taken"].Get(&taken), v["samples"].Get(&samples)); err != nil || taken < probes/4 {

@@ -13,13 +13,25 @@ func (s site) aggregate(i int, director string) (stop func()) {
 	return func() { stopBono(); stopSprout() }
 }
 
-// reachedBy returns a phone that is also the director, and the director's entry in Path and
-// Record-Route.
-func (s site) reachedBy(host, subscriber int, bono string) (p *phone, director, entry string) {
+// enrol starts aggregate 0 behind a director, and registers and subscribes a phone through it. The
+// phone is also the director.
+func (s site) enrol(expires int) (p *phone, director string, stop func()) {
 	s.t.Helper()
-	p = s.phone(host, subscriber, bono)
+	p = s.phone(41, 7, s.at(1, 5060))
 	director = p.conn.LocalAddr().String()
-	return p, director, "<sip:o.0001@" + director + ";lr>"
+	entry := "<sip:o.0001@" + director + ";lr>" // of the director in Path and Record-Route
+	stop = s.aggregate(0, director)
+	p.want(p.register(expires, "Path: "+entry), 401)
+	res := p.want(p.register(expires, "Path: "+entry), 200)
+	if path := res.GetHeaders("Path"); len(path) != 1 || path[0].Value() != entry {
+		s.t.Errorf("got Path %v, want the director's alone: %s", path, entry)
+	}
+	if h := res.GetHeader("Service-Route"); h != nil {
+		s.t.Errorf("got Service-Route %s, which names one Sprout", h.Value())
+	}
+	p.want(p.subscribe("watch", "Record-Route: "+entry), 200)
+	p.reply(p.expect("NOTIFY"), 200, "OK")
+	return p, director, stop
 }
 
 // TestUsersOutliveTheirAggregate registers and subscribes through an aggregate behind a
@@ -29,18 +41,7 @@ func TestUsersOutliveTheirAggregate(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
 	s.homesteads(1)
-	p, director, entry := s.reachedBy(41, 7, s.at(1, 5060))
-	stop := s.aggregate(0, director)
-	p.want(p.register(300, "Path: "+entry), 401)
-	res := p.want(p.register(300, "Path: "+entry), 200)
-	if path := res.GetHeaders("Path"); len(path) != 1 || path[0].Value() != entry {
-		t.Errorf("got Path %v, want the director's alone: %s", path, entry)
-	}
-	if h := res.GetHeader("Service-Route"); h != nil {
-		t.Errorf("got Service-Route %s, which names one Sprout", h.Value())
-	}
-	p.want(p.subscribe("watch", "Record-Route: "+entry), 200)
-	p.reply(p.expect("NOTIFY"), 200, "OK")
+	p, director, stop := s.enrol(300)
 	stop()
 
 	s.aggregate(1, director)
@@ -64,17 +65,12 @@ func (p *phone) expectEnd() {
 }
 
 // TestExpiryWaitsForABono lets a registration expire while the only Sprout has had no request,
-// so that it knows no Bono. The NOTIFY must be sent when it knows one.
+// so that it knows no Bono. The Sprout must send the NOTIFY once it knows one.
 func TestExpiryWaitsForABono(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
 	s.homesteads(1)
-	p, director, entry := s.reachedBy(41, 7, s.at(1, 5060))
-	stop := s.aggregate(0, director)
-	p.want(p.register(5, "Path: "+entry), 401)
-	p.want(p.register(5, "Path: "+entry), 200)
-	p.want(p.subscribe("watch", "Record-Route: "+entry), 200)
-	p.reply(p.expect("NOTIFY"), 200, "OK")
+	p, director, stop := s.enrol(5)
 	stop()
 
 	s.aggregate(1, director)

@@ -134,15 +134,16 @@ func kept(w io.Writer, c *affinity.Captured) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nstate of\tin\tkeys\tshared\tprivate\tunread\twrites\treads\tbytes\tsaved operations\tsaved bytes\tlifetime\twritten by\tread by")
 	forms := slices.Clone(c.State.Forms)
-	if len(forms) > listed { // then those with the most keys are of interest
+	if len(forms) > listed { // those with the most keys are shown
 		slices.SortStableFunc(forms, func(a, b state.Form) int { return cmp.Compare(b.Keys, a.Keys) })
 	}
-	for _, f := range forms[:min(len(forms), listed)] {
+	for i, f := range forms {
+		if i == listed {
+			fmt.Fprintf(t, "and %d more in affinity.json\n", len(forms)-listed)
+			break
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", f.Function, f.Store, f.Key, f.Shared, f.Private, f.Unread, f.Writes, f.Reads,
 			f.Bytes, f.Saved, f.SavedBytes, f.Lifetime(), join(f.WrittenBy), join(f.ReadBy))
-	}
-	if more := len(forms) - listed; more > 0 {
-		fmt.Fprintf(t, "and %d more in affinity.json\n", more)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -365,7 +365,7 @@ func TestAttachWithoutBearerIsUndone(t *testing.T) {
 }
 
 // TestServiceWithoutSessionDetaches has the gateway lose the session of an idle UE, as an S-GW
-// that restarts does. The UE must be told to attach again.
+// that restarts does. The MME must tell the UE to attach again.
 func TestServiceWithoutSessionDetaches(t *testing.T) {
 	var f failing
 	b := start(t, func(c *mme.Config) {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
 	"vitrine/reference/keep"
@@ -138,18 +136,13 @@ func TestUEMovesBetweenMMEs(t *testing.T) {
 // TestRecordOfAnotherBuild changes the record of a UE to one that this build cannot parse. The MME must
 // tell the UE to attach again. The attach must succeed and replace the record.
 func TestRecordOfAnotherBuild(t *testing.T) {
-	s := newShared(t)
-	one, two := s.pair(t, nil)
+	var kept *keep.Store
+	one, two := newShared(t).pair(t, func(c *mme.Config) { kept = c.Store })
 	a, b := one.enodeb(1), two.enodeb(2)
 	p := a.phone(1)
 	p.attach()
 	p.idle()
 	one.until("the context is in the store alone", func() bool { return one.count("contexts") == 0 })
-	kept, err := keep.New(keep.Config{Access: client.Access{URL: s.URL}, Space: "mme", Timeout: patience, Calls: 1},
-		"test", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
 	key := "ue/" + p.IMSI.String()
 	r, err := kept.Get(t.Context(), key)
 	record := map[string]any{}
