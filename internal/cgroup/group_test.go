@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"vitrine"
 	"vitrine/internal/hosttest"
 )
@@ -23,6 +25,40 @@ func host(t *testing.T) *Host {
 	h, err := Detect()
 	hosttest.Need(t, err)
 	return h
+}
+
+// bothVersions runs a test with this host's cgroups. If they are of version 1 and version 2 is mounted
+// beside them, as systemd does, the test also runs there. The groups of version 2 have no controllers
+// then, and need none to start and end processes.
+func bothVersions(t *testing.T, test func(t *testing.T, h *Host)) {
+	h := host(t)
+	t.Run(fmt.Sprintf("v%d", h.Version), func(t *testing.T) { test(t, h) })
+	if second := secondVersion(t, h); second != nil {
+		t.Run("v2", func(t *testing.T) { test(t, second) })
+	}
+}
+
+// secondVersion returns the cgroups of version 2 if this host's cgroups are of version 1, or nil if it
+// lacks version 2.
+func secondVersion(t *testing.T, h *Host) *Host {
+	t.Helper()
+	pfs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, own, err := membership(pfs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, j := find2(mounts, own)
+	if h.Version == 2 || i < 0 || j < 0 || writable(mounts[i].MountPoint) != nil {
+		return nil
+	}
+	home, ok := below(mounts[i], own[j].Path)
+	if !ok {
+		return nil
+	}
+	return &Host{Version: 2, trees: []tree{{base: mounts[i].MountPoint, home: home}}}
 }
 
 // run returns a unique run label. The test removes its groups at the end.
@@ -169,8 +205,9 @@ func TestCgroupFailedCreate(t *testing.T) {
 
 // TestCgroupFirstInstruction checks that a command is in its groups before its first instruction,
 // and that no thread of this process is in them. start checks the thread that started the command.
-func TestCgroupFirstInstruction(t *testing.T) {
-	h := host(t)
+func TestCgroupFirstInstruction(t *testing.T) { bothVersions(t, cgroupFirstInstruction) }
+
+func cgroupFirstInstruction(t *testing.T, h *Host) {
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -201,8 +238,9 @@ func TestCgroupFirstInstruction(t *testing.T) {
 	}
 }
 
-func TestCgroupKillsOnlyTheLeaf(t *testing.T) {
-	h := host(t)
+func TestCgroupKillsOnlyTheLeaf(t *testing.T) { bothVersions(t, cgroupKillsOnlyTheLeaf) }
+
+func cgroupKillsOnlyTheLeaf(t *testing.T, h *Host) {
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -227,8 +265,9 @@ func TestCgroupKillsOnlyTheLeaf(t *testing.T) {
 	_ = staying.Wait()
 }
 
-func TestCgroupLeafStaysWhileUsed(t *testing.T) {
-	h := host(t)
+func TestCgroupLeafStaysWhileUsed(t *testing.T) { bothVersions(t, cgroupLeafStaysWhileUsed) }
+
+func cgroupLeafStaysWhileUsed(t *testing.T, h *Host) {
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -244,8 +283,9 @@ func TestCgroupLeafStaysWhileUsed(t *testing.T) {
 
 // TestCgroupLeafWithGroups checks that Remove also removes groups that a command made in its leaf,
 // but keeps them while one of them has a process.
-func TestCgroupLeafWithGroups(t *testing.T) {
-	h := host(t)
+func TestCgroupLeafWithGroups(t *testing.T) { bothVersions(t, cgroupLeafWithGroups) }
+
+func cgroupLeafWithGroups(t *testing.T, h *Host) {
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
 		t.Fatal(err)
@@ -277,8 +317,11 @@ func TestCgroupLeafWithGroups(t *testing.T) {
 // group below its leaf, and that Remove removes the group.
 func TestCgroupKillsInThreadedGroups(t *testing.T) {
 	h := host(t)
-	if h.Version != 2 {
-		t.Skip("only groups of version 2 can be threaded")
+	if h.Version == 1 {
+		h = secondVersion(t, h) // only groups of version 2 can be threaded
+	}
+	if h == nil {
+		t.Skip(&vitrine.Unsupported{What: "threaded cgroups", Missing: "a mounted cgroup v2"})
 	}
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
@@ -304,8 +347,9 @@ func TestCgroupKillsInThreadedGroups(t *testing.T) {
 }
 
 // TestCgroupKillsForkers kills processes that fork as fast as they can, at most 30 at a time.
-func TestCgroupKillsForkers(t *testing.T) {
-	h := host(t)
+func TestCgroupKillsForkers(t *testing.T) { bothVersions(t, cgroupKillsForkers) }
+
+func cgroupKillsForkers(t *testing.T, h *Host) {
 	g, err := h.Create(run(t, h), "sprout-1", Limits{})
 	if err != nil {
 		t.Fatal(err)
