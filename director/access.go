@@ -7,16 +7,10 @@ import (
 	"vitrine/internal/access"
 )
 
-// tokens are the accepted tokens.
-type tokens = access.Tokens
-
-// readAccess returns a configuration's tokens; nil without a token file.
-func readAccess(c *Config) (tokens, error) { return access.ReadTokens(c.Control.TokenFile) }
-
 // guard admits requests by their origin.
 func (d *Director) guard() access.Guard {
 	return access.Guard{
-		Service: "director", Tokens: func() tokens { return *d.tokens.Load() }, Socket: d.socket, Reads: []string{explainPath}, Log: d.log,
+		Service: "director", Tokens: func() access.Tokens { return *d.tokens.Load() }, Socket: d.socket, Reads: []string{explainPath}, Log: d.log,
 	}
 }
 

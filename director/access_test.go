@@ -176,7 +176,7 @@ func TestNoHost(t *testing.T) {
 // TestNoSocketIsNamed checks that a director without a unix socket does not mention one.
 func TestNoSocketIsNamed(t *testing.T) {
 	d := &Director{log: slog.New(slog.DiscardHandler)}
-	d.tokens.Store(new(tokens))
+	d.tokens.Store(new(access.Tokens))
 	for socket, want := range map[string]string{"": "this director has no unix socket, and its log has the reason", "/run/d.sock": "or use the unix socket /run/d.sock"} {
 		d.socket = socket
 		w := httptest.NewRecorder()

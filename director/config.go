@@ -1,8 +1,6 @@
 package director
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -77,6 +75,8 @@ type Memory struct {
 	Transactions int `yaml:"transactions" jsonschema:"minimum=8,maximum=100000000"` // Transactions in flight that are timed, 8 bytes each; default 262144.
 	Connections  int `yaml:"connections" jsonschema:"minimum=10,maximum=1000000"`   // SIP over TCP: maximum number of connections; a tenth is reserved for instances; default 10000.
 	Sources      int `yaml:"sources" jsonschema:"minimum=8,maximum=100000000"`      // Sources that a quota remembers, 26 bytes each; default 65536 for each protocol.
+	Sessions     int `yaml:"sessions" jsonschema:"minimum=8,maximum=100000000"`     // GTP-C: TEIDs of peers, and as many of instances without a prefix, 56 bytes each; default 1048576. A UE has one of each. Give twice the number of UEs.
+	Exchanges    int `yaml:"exchanges" jsonschema:"minimum=64,maximum=2097152"`     // GTP-C: requests whose answer may still come, for 15 s, 120 bytes each; default 262144.
 	PerSource    int `yaml:"connections_per_source" jsonschema:"minimum=1"`         // SIP over TCP: maximum number of connections with one IP address (IPv6: one /64) that is not an instance's; default a tenth of connections, at least 16.
 }
 
@@ -251,13 +251,3 @@ func (c *Config) gate(t *Type) *Overload {
 	}
 	return c.Overload
 }
-
-func join(errs []*vitrine.BadInput) error {
-	all := make([]error, len(errs))
-	for i, e := range errs {
-		all[i] = e
-	}
-	return errors.Join(all...)
-}
-
-func index(i int) string { return fmt.Sprint(i) }

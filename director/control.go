@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -30,7 +29,7 @@ const maxBody = 4 << 20
 
 // openControl opens or takes over the listener of the control interface.
 func (d *Director) openControl(ctx context.Context, c *Config) error {
-	opening, err := readAccess(c)
+	opening, err := access.ReadTokens(c.Control.TokenFile)
 	if err != nil {
 		return err
 	}
@@ -56,11 +55,7 @@ func (d *Director) Control() string { return d.control.Addr().String() }
 
 // serveControl serves the control interface until ctx is done.
 func (d *Director) serveControl(ctx context.Context) error {
-	server := &http.Server{
-		Handler: d.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
-		WriteTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16,
-		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
-	}
+	server := access.NewServer(d.handler(), d.log)
 	listeners := []net.Listener{d.control}
 	if d.local != nil {
 		listeners = append(listeners, d.local)
@@ -152,7 +147,10 @@ func fail(w http.ResponseWriter, err error) {
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	in.DisallowUnknownFields()
-	err := in.Decode(into)
+	err := in.Decode(&into) // null sets into itself to nil
+	if err == nil && into == nil {
+		err = errors.New("null: want an object or a list")
+	}
 	if err == nil {
 		if _, more := in.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("more than one JSON value")
@@ -182,7 +180,7 @@ func (d *Director) status() client.Status {
 	s := client.Status{
 		Epoch: v.Table.Epoch(), Digest: digest, Pending: version != published, Changed: since.Seconds(), Transition: d.epochs.Transition().Seconds(),
 		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
-		Panic: d.panics(), Begun: d.begun, PID: os.Getpid(), Steering: client.SteeringCounters(d.steered()),
+		Panic: d.panics(), Begun: d.begun, PID: os.Getpid(), Version: d.options.Version, Steering: client.SteeringCounters(d.steered()),
 	}
 	listen := d.config.Load().Listen
 	s.SIP, s.GTPC, s.S1AP = d.listening(SIP, listen.SIP), d.listening(GTPC, listen.GTPC), d.listening(S1AP, listen.S1AP)
@@ -238,8 +236,8 @@ func (d *Director) postReload(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (d *Director) postRestart(w http.ResponseWriter, _ *http.Request) {
-	if d.options.Handover == nil {
-		refuse(w, http.StatusConflict, "this director was started without support for hand-over")
+	if err := d.refuseRestart(); err != nil {
+		refuse(w, http.StatusConflict, err.Error())
 		return
 	}
 	select {

@@ -26,6 +26,7 @@ import (
 	"vitrine/director/meter"
 	"vitrine/director/overload"
 	"vitrine/director/table"
+	"vitrine/internal/access"
 )
 
 // Options configure a Director.
@@ -36,6 +37,10 @@ type Options struct {
 	Reload   <-chan struct{} // requests to read the configuration file again; may be nil
 	Restart  <-chan struct{} // requests to hand over to a new process; may be nil
 	Handover *Handover       // nil: no hand-over, and Restart is refused
+	// Supervisor is the program that waits for this process and ends its descendants, so that
+	// Restart is refused; empty: none.
+	Supervisor string
+	Version    string // for the status and /metrics
 }
 
 // A Director is the running service.
@@ -66,7 +71,7 @@ type Director struct {
 	unsaved    error                      // of the last write of the state file
 	frozen     bool                       // during a hand-over
 
-	tokens  atomic.Pointer[tokens]
+	tokens  atomic.Pointer[access.Tokens]
 	secure  atomic.Pointer[tls.Config] // of control; nil: no TLS
 	keys    atomic.Pointer[[]key]
 	reloads reloads

@@ -140,3 +140,25 @@ func TestGateRateIsHandedOver(t *testing.T) {
 		}
 	}
 }
+
+// TestGatesComeBeforeMemories cuts a hand-over within the memory of a worker, as the time limit does. The
+// new process must still have the rates of the gates.
+func TestGatesComeBeforeMemories(t *testing.T) {
+	const gated = good + "overload: {target: 100ms, initial: 10}\n"
+	old, next := newDirector(t, gated), newDirector(t, gated)
+	old.gates["registration"].Resume(old.now(), 1000, 1000)
+	for key := range uint64(1000) {
+		old.protocols[0].Steerings()[0].Choose(old.now(), 0, key, 0)
+	}
+	var stream bytes.Buffer
+	if err := old.handOver(&stream); err != nil {
+		t.Fatal(err)
+	}
+	stream.Truncate(stream.Len() / 2) // the memory is most of it
+	if _, err := next.takeOver(&stream); err == nil {
+		t.Fatal("takeOver accepted half of a stream")
+	}
+	if rate, want := next.gates["registration"].Read().Rate, old.gates["registration"].Read().Rate; rate != want {
+		t.Errorf("the new gate admits %g/s, want %g", rate, want)
+	}
+}

@@ -22,7 +22,7 @@ func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) 
 	s, err := gtpc.Listen(gtpc.Config{
 		Addresses: addresses, Workers: c.Workers, Inherited: inherited, Now: d.now, Epochs: d.epochs, Meter: d.meter, Policy: policy,
 		Counter: c.GTPC.RestartCounter, First: d.state.Starts * sequencesPerStart, PeerPort: uint16(c.GTPC.PeerPort),
-		Region: regionFinder(c), Keys: c.Memory.Keys,
+		Region: regionFinder(c), Keys: c.Memory.Keys, Sessions: c.Memory.Sessions, Exchanges: c.Memory.Exchanges,
 	})
 	if err != nil {
 		return nil, err
@@ -82,9 +82,9 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", GTPC, "how", what)
 	}
 	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for lack of room; their answers are lost.", t.ExchangesForgotten)
-	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room.", t.SessionsForgotten)
+	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room, although no session of theirs had ended.", t.SessionsForgotten)
 	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
-	e.count("peers_forgotten_total", "TEIDs of GTP-C peers forgotten for lack of room, or not learned because another peer has them; instances cannot send requests to them.", t.PeersForgotten)
+	e.count("peers_forgotten_total", "TEIDs of GTP-C peers forgotten for lack of room, although no session of theirs had ended, or not learned because another peer has them; instances cannot send requests to them.", t.PeersForgotten)
 	e.gauge("peers_learned", "TEIDs of GTP-C peers learned.", float64(t.Peers))
 	d.collectDatagrams(e, GTPC, t.Datagrams)
 }

@@ -2,6 +2,7 @@ package director
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/directortest"
+	steering "vitrine/director/gtpc"
+	"vitrine/director/meter"
 	"vitrine/wire/gtpc"
 )
 
@@ -63,6 +67,55 @@ func TestPeersOfTheFile(t *testing.T) {
 	}
 	echo(listed)
 	dropped(2)
+}
+
+// TestSessionsOfTheFile checks that memory.sessions bounds the TEIDs that the director remembers.
+func TestSessionsOfTheFile(t *testing.T) {
+	instance := directortest.Answer(t, "127.0.0.1:0", func(message []byte) []byte {
+		var m gtpc.Message
+		if _, err := m.Parse(message); err != nil {
+			return nil
+		}
+		v, _ := m.Find(gtpc.FTEID, 0)
+		f, _ := gtpc.ParseFTEID(v)
+		return gtpc.End(gtpc.AppendCause(gtpc.AppendHeader(nil, gtpc.CreateSessionResponse, f.TEID, m.Sequence), gtpc.RequestAccepted), 0)
+	})
+	file := strings.Replace(both, "127.0.0.9:15062", instance, 1) + "memory: {sessions: 16, exchanges: 64}\n"
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), file))
+	to, peer := net.UDPAddrFromAddrPort(r.protocols[1].Addresses()[0]), newAgent(t, "127.0.9.9")
+	for i := range uint32(17) {
+		b := gtpc.AppendDigits(gtpc.AppendHeader(nil, gtpc.CreateSessionRequest, 0, i+1), gtpc.IMSI, "001010000000001")
+		b = gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 1000 + i, V4: netip.MustParseAddr("127.0.9.9")})
+		if _, err := peer.WriteTo(gtpc.End(b, 0), to); err != nil {
+			t.Fatal(err)
+		}
+		peer.receive()
+	}
+	n, err := r.protocols[1].server.(*steering.Server).Counters()
+	if err != nil || n.PeersForgotten == 0 || n.Peers > 16 {
+		t.Errorf("got %d TEIDs remembered and %d forgotten, %v, want at most 16 remembered", n.Peers, n.PeersForgotten, err)
+	}
+}
+
+// TestTooManyInstances checks that the file's check and REST refuse more instances than a type or the
+// director can have.
+func TestTooManyInstances(t *testing.T) {
+	var list strings.Builder
+	for i := range 127 {
+		fmt.Fprintf(&list, "  - {name: gw-x%d, type: gateway, address: \"127.0.0.9:%d\"}\n", i, 20000+i)
+	}
+	file := strings.NewReplacer("protocol: gtpc}", "protocol: gtpc, number: 1}", "transition:", list.String()+"transition:").Replace(both)
+	if _, err := Load(write(t, filepath.Join(t.TempDir(), "many.yaml"), file)); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "128 instances share the 127 IDs of type gateway") {
+		t.Errorf("got error %v", err)
+	}
+	d := &draft{types: []Type{{Name: "gateway"}}, instances: map[string]vitrine.Instance{}}
+	for i := range meter.MaxInstances + 1 {
+		name := fmt.Sprint(i)
+		d.instances[name] = vitrine.Instance{Name: name, Type: "gateway"}
+	}
+	if err := d.finish(nil); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "16384 instances: want at most 16383") {
+		t.Errorf("got error %v", err)
+	}
 }
 
 // TestRuleMistakes checks that the file's check finds rules that no message can match.

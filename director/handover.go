@@ -191,13 +191,24 @@ func (d *Director) listenToRestart(ctx context.Context) error {
 	}
 }
 
+// refuseRestart returns why no new process can take over, or nil if one can.
+func (d *Director) refuseRestart() error {
+	switch by := d.options.Supervisor; {
+	case by != "":
+		return fmt.Errorf("%s runs this director as a service, and would end a new process too; end process %d, and %s starts the director again", by, os.Getpid(), by)
+	case d.options.Handover == nil:
+		return errors.New("this director was started without support for hand-over")
+	}
+	return nil
+}
+
 // restart starts the new process. No epoch may change while the new process starts, because
 // both processes must steer alike.
 func (d *Director) restart(ctx context.Context) error {
-	h := d.options.Handover
-	if h == nil {
-		return errors.New("this director was started without support for hand-over")
+	if err := d.refuseRestart(); err != nil {
+		return err
 	}
+	h := d.options.Handover
 	// The previous process may not have ended yet.
 	if err := h.upgrader.WaitForParent(ctx); err != nil {
 		return fmt.Errorf("hand over: %w", err)

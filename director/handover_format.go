@@ -9,13 +9,17 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"vitrine/director/table"
 )
 
 // The old process writes a sequence of sections to the new one: first the order of the types, the
-// instances that are away and the epochs, then the memory of each worker and the GTP-C exchanges,
-// then the rates of the gates, last the meter's counts.
+// instances that are away, the epochs and the rates of the gates, then the memory of each worker and
+// the GTP-C exchanges, last the meter's counts.
 // Each section begins with a header, the section struct in big-endian order. The
 // header gives the length of the body, so that a new process with other workers
 // or listeners can skip a section that it does not need.
@@ -31,6 +35,10 @@ const (
 	typesSection                 // the names of the types, by number; the first section
 	gatesSection                 // what the gates have learned, by type
 )
+
+// ahead is how many memories are taken over at once. Nothing serves meanwhile, and there may be as
+// many memories as cores. ahead bounds the room that their bodies take.
+const ahead = 8
 
 // A section is the header of one section.
 type section struct {
@@ -51,6 +59,7 @@ func (d *Director) parts() (all []part) {
 	add(section{Kind: typesSection}, d.carryTypes)
 	add(section{Kind: awaySection}, d.watch.carry)
 	add(section{Kind: epochsSection}, d.epochs.Carry)
+	add(section{Kind: gatesSection}, d.carryGates)
 	for _, p := range d.protocols {
 		steerings := p.Steerings()
 		for i, s := range steerings {
@@ -61,7 +70,6 @@ func (d *Director) parts() (all []part) {
 			add(section{Kind: exchangesSection}, p.shared.Carry)
 		}
 	}
-	add(section{Kind: gatesSection}, d.carryGates)
 	add(section{Kind: countsSection}, d.meter.Carry)
 	return all
 }
@@ -69,8 +77,9 @@ func (d *Director) parts() (all []part) {
 // handOver writes the memories of the workers, which have stopped.
 func (d *Director) handOver(to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<16)
+	var body bytes.Buffer // for all sections, so that its memory is allocated once
 	for _, p := range d.parts() {
-		var body bytes.Buffer
+		body.Reset()
 		if err := p.carry(&body); err != nil {
 			return err
 		}
@@ -88,21 +97,49 @@ func (d *Director) handOver(to io.Writer) error {
 // takeOver reads what handOver wrote. A section with an error does not affect the others.
 func (d *Director) takeOver(from io.Reader) (keys int, err error) {
 	in := bufio.NewReaderSize(from, 1<<16)
+	var taken atomic.Int64
+	var beside errgroup.Group // takes over the memories of single workers; it keeps the first error
+	beside.SetLimit(ahead)
 	for last := false; !last; {
-		var s section
-		var body bytes.Buffer
-		cut := binary.Read(in, binary.BigEndian, &s)
-		if cut == nil {
-			_, cut = io.CopyN(&body, in, int64(s.Length))
-		}
+		s, body, cut := readSection(in)
 		if cut != nil {
-			return keys, errors.Join(err, fmt.Errorf("the handed-over data ends too early: %w", cut))
+			err = errors.Join(err, fmt.Errorf("the handed-over data ends too early: %w", cut))
+			break
 		}
-		n, wrong := d.takeSection(s, body.Bytes())
-		keys, err = keys+n, errors.Join(err, wrong)
+		take := func() error {
+			n, wrong := d.takeSection(s, body)
+			taken.Add(int64(n))
+			return wrong
+		}
+		if d.isForOne(s) {
+			beside.Go(take)
+		} else {
+			err = errors.Join(err, take())
+		}
 		last = s.Kind == countsSection
 	}
-	return keys, err
+	err = errors.Join(err, beside.Wait())
+	return int(taken.Load()), err
+}
+
+// readSection reads a section and its body.
+func readSection(in io.Reader) (s section, body []byte, err error) {
+	if err := binary.Read(in, binary.BigEndian, &s); err != nil {
+		return s, nil, err
+	}
+	var b bytes.Buffer
+	// One piece, so that nothing is copied. A wrong length must not take all memory.
+	b.Grow(int(min(s.Length, 1<<26)) + bytes.MinRead)
+	_, err = io.CopyN(&b, in, int64(s.Length))
+	return s, b.Bytes(), err
+}
+
+// isForOne reports whether a section is the memory of one worker for one worker here. No other
+// section then changes the memory of that worker.
+func (d *Director) isForOne(s section) bool {
+	return slices.ContainsFunc(d.protocols, func(p *protocol) bool {
+		return p.section == s.Kind && len(p.Steerings()) == int(s.Of)
+	})
 }
 
 func (d *Director) takeSection(s section, body []byte) (keys int, err error) {
@@ -162,12 +199,14 @@ func (d *Director) takeTypes(from io.Reader) error {
 // workers differs, it gives the memory to all of them, because the kernel then chooses
 // other workers for the same clients.
 func takeMemory(to []*table.Steering, s section, body []byte) (keys int, err error) {
+	var taking sync.WaitGroup
+	counts, errs := make([]int, len(to)), make([]error, len(to))
 	for i, own := range to {
 		if len(to) == int(s.Of) && i != int(s.Index) {
 			continue
 		}
-		n, wrong := own.TakeOver(bytes.NewReader(body))
-		keys, err = max(keys, n), errors.Join(err, wrong)
+		taking.Go(func() { counts[i], errs[i] = own.TakeOver(bytes.NewReader(body)) })
 	}
-	return keys, err
+	taking.Wait()
+	return slices.Max(counts), errors.Join(errs...)
 }

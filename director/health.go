@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"vitrine"
@@ -186,10 +188,15 @@ func (w *watch) ask(ctx context.Context, in *watched, health Health) {
 	}
 }
 
-// record stores the result of one check.
+// record stores the result of one check. A check that this host could not make says nothing about
+// the instance.
 func (w *watch) record(in *watched, err error, health Health) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if isShortage(err) {
+		w.log.Warn("cannot check an instance", "instance", in.instance.Name, "type", in.instance.Type, "error", err)
+		return
+	}
 	was := in.away
 	if err != nil {
 		in.failed, in.rose, in.reason = in.failed+1, 0, err.Error()
@@ -207,6 +214,11 @@ func (w *watch) record(in *watched, err error, health Health) {
 		w.log.Warn("instance is back", "instance", in.instance.Name, "type", in.instance.Type)
 	}
 	w.notify()
+}
+
+// isShortage reports whether this host has no descriptor or no memory for a check.
+func isShortage(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}, func(s error) bool { return errors.Is(err, s) })
 }
 
 // A finding says why the instance at an address is away.
@@ -278,7 +290,7 @@ func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func
 	defer c.Close() // an error loses nothing
 	end, _ := ctx.Deadline()
 	again := time.Until(end) / 3
-	answer := make([]byte, 65536)
+	answer := make([]byte, 4096) // a longer answer is cut; right looks at its start
 	for try := range 3 {
 		if _, err := c.Write(message); err != nil {
 			return err
@@ -295,30 +307,21 @@ func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func
 			if err == nil && right(answer[:n]) {
 				return nil
 			}
-			if err != nil && !timedOut(err) {
-				return err
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
 			}
 			if err != nil {
-				break
+				return err
 			}
 		}
 	}
 	return fmt.Errorf("%s does not answer", to)
 }
 
-func timedOut(err error) bool {
-	n, ok := err.(net.Error) //nolint:errorlint // what Read returns is not wrapped
-	return ok && n.Timeout()
-}
-
 // askOptions sends OPTIONS (RFC 3261 section 11). Any final answer except 503 shows that
 // the instance serves.
 func askOptions(ctx context.Context, to netip.AddrPort) error {
-	var random [16]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return err
-	}
-	id := hex.EncodeToString(random[:])
+	id := rand.Text()
 	message := fmt.Appendf(nil, "OPTIONS sip:%s SIP/2.0\r\nVia: SIP/2.0/UDP director.invalid;rport;branch=z9hG4bK%s\r\nMax-Forwards: 1\r\n"+
 		"From: <sip:director@director.invalid>;tag=%s\r\nTo: <sip:%s>\r\nCall-ID: %s\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n",
 		to, id[:16], id[:8], to, id)
@@ -341,10 +344,8 @@ func askOptions(ctx context.Context, to netip.AddrPort) error {
 // restarted, and the instance would drop the peer's sessions (TS 23.007 clause 18).
 func (w *watch) askEcho(ctx context.Context, to netip.AddrPort) error {
 	var random [3]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return err
-	}
-	random[0] &= 0x7f // the highest bit is for commands (TS 29.274 clause 7.6)
+	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+	random[0] &= 0x7f           // the highest bit is for commands (TS 29.274 clause 7.6)
 	sequence := uint32(random[0])<<16 | uint32(random[1])<<8 | uint32(random[2])
 	message := gtpc.AppendEchoRequest(nil, sequence, w.counter)
 	return exchange(ctx, to, message, func(answer []byte) bool {

@@ -3,9 +3,12 @@ package director
 import (
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"vitrine/director/client"
@@ -111,6 +114,34 @@ func TestEchoHasTheSharedCounter(t *testing.T) {
 	}
 	if n := commands.Load(); n > 0 {
 		t.Errorf("%d Echo Requests have the sequence number of a command", n)
+	}
+}
+
+// TestShortageOfDescriptors checks that an instance stays up if the director has no descriptor for its
+// checks.
+func TestShortageOfDescriptors(t *testing.T) {
+	log := new(safe)
+	d := newDirector(t, good, func(o *Options) { o.Log = log.logger() })
+	err := &net.OpError{Op: "dial", Net: "udp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
+	for range 3 {
+		d.watch.record(d.watch.watched["reg-1"], err, Health{Fail: 1, Rise: 1})
+	}
+	if d.watch.away("reg-1") || !strings.Contains(log.String(), "cannot check an instance") {
+		t.Errorf("away: %v; log: %s", d.watch.away("reg-1"), log)
+	}
+}
+
+// TestFewFiles checks that the director warns if it may open fewer files than it may have connections.
+func TestFewFiles(t *testing.T) {
+	log := new(safe)
+	d := newDirector(t, strings.Replace(good, `"udp://127.0.0.1:0"`, `"udp://127.0.0.1:0", "tcp://127.0.0.1:0"`, 1))
+	d.log = log.logger()
+	const need = 10_000 + 3 + otherFiles
+	if d.warnOfFiles(d.config.Load(), need); log.String() != "" {
+		t.Errorf("with enough files: %s", log)
+	}
+	if d.warnOfFiles(d.config.Load(), 4096); !strings.Contains(log.String(), fmt.Sprintf("limit=4096 may_need=%d", need)) {
+		t.Errorf("got log %q", log)
 	}
 }
 

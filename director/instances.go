@@ -2,6 +2,7 @@ package director
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 
 	"vitrine"
@@ -9,6 +10,7 @@ import (
 	"vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
+	"vitrine/document"
 )
 
 // instances returns all instances with their health and counts. It includes changes that
@@ -26,14 +28,14 @@ func (d *Director) instances() []client.Instance {
 	return all
 }
 
-// types returns the counts of the types.
+// types returns the highest IDs and the counts of the types.
 func (d *Director) types() []client.Type {
-	all := []client.Type{}
+	all, configured := []client.Type{}, d.config.Load().Types
 	for _, t := range d.meter.Types() {
 		if t.Name == "" { // messages without a type
 			continue
 		}
-		of := client.Type{Name: t.Name, Refused: map[string]uint64{}}
+		of := client.Type{Name: t.Name, HighestID: highestOf(configured, t.Name), Refused: map[string]uint64{}}
 		for cause, n := range t.Failures {
 			if n > 0 {
 				of.Refused[cause] = n
@@ -125,8 +127,8 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	if in.Name != name {
 		return bad("the body names "+in.Name, "want the name of the path, or none")
 	}
-	if !isName(name) {
-		return bad("invalid name", nameWant)
+	if !document.IsName(name) {
+		return bad("invalid name", document.NameWant)
 	}
 	if err := checkRegion(name, in.Region); err != nil {
 		return err
@@ -141,28 +143,12 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	return nil
 }
 
-const nameWant = "want lower-case letters, digits and dashes, a letter first, at most 32"
-
 // checkRegion checks the region of an instance from REST; empty: none.
 func checkRegion(name, region string) error {
-	if region == "" || isName(region) {
+	if region == "" || document.IsName(region) {
 		return nil
 	}
-	return &vitrine.BadInput{File: "instance " + name, Found: "region " + region, Want: nameWant}
-}
-
-// isName reports whether text has the configuration file's format "name".
-func isName(text string) bool {
-	if text == "" || len(text) > 32 || text[0] < 'a' || text[0] > 'z' {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
+	return &vitrine.BadInput{File: "instance " + name, Found: "region " + region, Want: document.NameWant}
 }
 
 func (d *Director) putInstance(w http.ResponseWriter, r *http.Request) {
@@ -301,7 +287,7 @@ func (d *Director) changeRules(rules []Rule) error {
 	defer d.reloads.serial.Unlock()
 	c := d.config.Load()
 	for _, e := range validateRules(rules, c.Types) {
-		return &vitrine.BadInput{File: "rule " + index(e.rule+1), Found: e.found, Want: e.want}
+		return &vitrine.BadInput{File: fmt.Sprintf("rule %d", e.rule+1), Found: e.found, Want: e.want}
 	}
 	if _, err := d.prepareRules(c, rules); err != nil {
 		return &vitrine.BadInput{File: "rules", Found: err.Error()}

@@ -2,8 +2,12 @@ package director
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Networks of listeners.
@@ -49,6 +53,28 @@ func addressesOf(listeners []string) (all []netip.AddrPort, err error) {
 func (l *Listen) advertises(listener netip.Addr) bool {
 	ip, err := netip.ParseAddr(strings.Trim(l.Advertise, "[]"))
 	return l.Advertise != "" && (err != nil || ip.Unmap().Is4() == listener.Is4())
+}
+
+// otherFiles is room for the descriptors that are not counted in warnOfFiles.
+const otherFiles = 256
+
+// warnOfFiles logs if the process may open fewer files than the limit of TCP connections needs. Without
+// a descriptor, the director accepts no connection and cannot check an instance.
+func (d *Director) warnOfFiles(c *Config, limit uint64) {
+	need := c.Memory.Connections + d.epochs.View().Table.Len() + otherFiles // a check has a socket
+	streams := slices.ContainsFunc(c.Listen.SIP, func(text string) bool { return strings.HasPrefix(text, TCP+"://") })
+	if streams && limit < uint64(need) {
+		d.log.Warn("the limit of open files is low: raise it (LimitNOFILE of systemd, ulimit -n), or lower memory.connections", "limit", limit, "may_need", need)
+	}
+}
+
+// openFiles returns how many files the process may open.
+func openFiles() uint64 {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return math.MaxUint64 // then there is nothing to warn of
+	}
+	return files.Cur
 }
 
 func (l Listener) String() string { return l.Network + "://" + l.Address.String() }

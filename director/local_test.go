@@ -142,6 +142,19 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
+// TestASupervisedDirectorIsNotReplaced checks that a director that another program supervises refuses to
+// hand over, and says what to do instead.
+func TestASupervisedDirectorIsNotReplaced(t *testing.T) {
+	const want = "and vitrine flex starts the director again"
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), good), func(o *Options) { o.Supervisor = "vitrine flex" })
+	if err := r.restart(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("restart by a signal: got error %v, want one with %q", err, want)
+	}
+	if status, _, body := r.request(t, http.MethodPost, "/v1/restart", ""); status != http.StatusConflict || !strings.Contains(string(body), want) {
+		t.Errorf("restart by REST: got %d %s, want 409 with %q", status, body, want)
+	}
+}
+
 // TestSocketTooLong checks that a path that is too long for a unix socket is refused as bad input.
 func TestSocketTooLong(t *testing.T) {
 	clock, err := HostClock()

@@ -7,20 +7,32 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"vitrine"
 	"vitrine/director/datagram"
 	"vitrine/director/latency"
 	"vitrine/director/meter"
+	"vitrine/internal/access"
+	"vitrine/internal/vitals"
 )
+
+// prefix begins the names of all metrics.
+const prefix = "vitrine_director_"
 
 // metricsHandler serves /metrics in Prometheus's formats. It reads all counts on request,
 // so the workers do no extra work.
 func (d *Director) metricsHandler() http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(&collector{d}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(&collector{d})
+	self := vitals.Service{Prefix: prefix, Version: d.options.Version, ReloadFailed: func() bool {
+		_, err := d.lastReload()
+		return err != nil
+	}}
+	if d.secure.Load() != nil {
+		self.Expiry = func() time.Time { return access.Expiry(d.secure.Load()) }
+	}
+	self.Register(r)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
@@ -62,7 +74,7 @@ func describe(name, help string, labels []string) (*prometheus.Desc, []string) {
 	for i := 0; i < len(labels); i += 2 {
 		names, values = append(names, labels[i]), append(values, labels[i+1])
 	}
-	return prometheus.NewDesc("vitrine_director_"+name, help, names, nil), values
+	return prometheus.NewDesc(prefix+name, help, names, nil), values
 }
 
 func (c *collector) instances(e emitter) {

@@ -30,17 +30,25 @@ func readOpenAPI(t *testing.T) *openapi3.T {
 }
 
 // TestOpenAPIHasAllRoutes checks that the document has the routes that the director serves, and
-// no others.
+// no others, and that clients made from it can send a token and expect refusals.
 func TestOpenAPIHasAllRoutes(t *testing.T) {
+	doc, open := readOpenAPI(t), access.OpenRoutes(openAPI)
 	var documented []string
-	for path, item := range readOpenAPI(t).Paths.Map() {
-		for method := range item.Operations() {
-			documented = append(documented, method+" "+path)
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			pattern := method + " " + path
+			documented = append(documented, pattern)
+			if open[pattern] == nil && operation.Responses.Default() == nil {
+				t.Errorf("%s has no default response", pattern)
+			}
 		}
+	}
+	if !slices.ContainsFunc(doc.Security, func(r openapi3.SecurityRequirement) bool { return r["bearer"] != nil }) {
+		t.Error("no request has a token")
 	}
 	slices.Sort(documented)
 	routes := newDirector(t, good).routes()
-	maps.Copy(routes, access.OpenRoutes(openAPI))
+	maps.Copy(routes, open)
 	if served := slices.Sorted(maps.Keys(routes)); !slices.Equal(documented, served) {
 		t.Errorf("documented paths: %v\nserved paths: %v", documented, served)
 	}
@@ -83,7 +91,10 @@ func TestOpenAPIDescribesLeases(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s %s: %v", c.method, c.path, err)
 		}
-		input := &openapi3filter.RequestValidationInput{Request: request, PathParams: params, Route: route}
+		input := &openapi3filter.RequestValidationInput{
+			Request: request, PathParams: params, Route: route,
+			Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+		}
 		if wrong := openapi3filter.ValidateRequest(t.Context(), input); (wrong != nil) != (c.status == 400) {
 			t.Errorf("%s %s %s: the OpenAPI document reports %v, want status %d", c.method, c.path, c.body, wrong, c.status)
 		}
@@ -95,6 +106,27 @@ func TestOpenAPIDescribesLeases(t *testing.T) {
 		if err := openapi3filter.ValidateResponse(t.Context(), answer); err != nil {
 			t.Errorf("%s %s: %v", c.method, c.path, err)
 		}
+	}
+}
+
+// TestNullRemovesNothing sends null in place of a list, as jq prints it for a field that it does not find.
+func TestNullRemovesNothing(t *testing.T) {
+	r := runGood(t)
+	for _, path := range []string{"/v1/instances", "/v1/rules", "/v1/rooms"} {
+		if status, _, body := r.request(t, http.MethodPut, path, "null"); status != http.StatusBadRequest {
+			t.Errorf("PUT %s: got %d %s, want status 400", path, status, body)
+		}
+	}
+	instances, err := r.client.Instances(t.Context())
+	if err != nil || len(instances) != 3 {
+		t.Errorf("got %d instances, error %v, want 3", len(instances), err)
+	}
+	rules, err := r.client.Rules(t.Context())
+	if err != nil || len(rules) != 2 {
+		t.Errorf("got %d rules, error %v, want 2", len(rules), err)
+	}
+	if err := r.client.PutRooms(t.Context(), nil); err != nil { // the client sends []
+		t.Error(err)
 	}
 }
 

@@ -137,11 +137,7 @@ func (d *Director) boundLoad() {
 	bound := d.config.Load().Bounded
 	busy := map[string]bool{}
 	if bound > 0 {
-		flights := map[string]uint64{}
-		for _, in := range d.meter.Instances() {
-			flights[in.Name] = in.InFlight
-		}
-		busy = beyondBound(d.epochs.View().Table, flights, bound)
+		busy = beyondBound(d.epochs.View().Table, d.meter.InFlight(), bound)
 	}
 	was := d.busy.Swap(&busy)
 	if was == nil && len(busy) == 0 || was != nil && maps.Equal(*was, busy) {

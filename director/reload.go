@@ -2,16 +2,16 @@ package director
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
-	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/access"
 )
 
@@ -91,7 +91,7 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	opening, err := readAccess(c)
+	opening, err := access.ReadTokens(c.Control.TokenFile)
 	if err != nil {
 		return false, err
 	}
@@ -157,10 +157,10 @@ func (d *Director) takeEffect(c *Config) error {
 
 // checkChanges returns an error if options changed that cannot change while the director runs.
 func (c *Config) checkChanges(old *Config) error {
-	var errs []*vitrine.BadInput
-	fixed := func(same bool, path ...string) {
+	errs := document.Errors{Node: c.file.Root()}
+	fixed := func(same bool, option string) {
 		if !same {
-			errs = append(errs, c.file.BadInput(path[0]+" has changed", "this needs a restart: vitrine director restart, or SIGUSR2", path...))
+			errs.Bad(option+" has changed", "this needs a restart: vitrine director restart, or SIGUSR2", option)
 		}
 	}
 	fixed(slices.Equal(c.Listen.SIP, old.Listen.SIP) && slices.Equal(c.Listen.GTPC, old.Listen.GTPC) && slices.Equal(c.Listen.S1AP, old.Listen.S1AP) &&
@@ -176,7 +176,7 @@ func (c *Config) checkChanges(old *Config) error {
 	if !sameTypes(c, old.typeNames()) {
 		fixed(false, "types")
 	}
-	return join(errs)
+	return errs.Join()
 }
 
 // lastReload returns the time of the last reload and its error; a zero time: no reload yet.
@@ -191,16 +191,5 @@ func explainError(err error) string {
 	if err == nil {
 		return ""
 	}
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		text := ""
-		for i, e := range many.Unwrap() {
-			if i > 0 {
-				text += "; "
-			}
-			text += e.Error()
-		}
-		return text
-	}
-	return err.Error()
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

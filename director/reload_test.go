@@ -3,6 +3,8 @@ package director
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/director/gtpc"
+	"vitrine/director/table"
 )
 
 // TestReload checks that a changed file takes effect as a whole. A broken file must change nothing,
@@ -29,6 +32,7 @@ func TestReload(t *testing.T) {
 		}
 		return s.Reload != nil && strings.Contains(s.Reload.Error, ":6:36: ")
 	})
+	r.hasMetric(t, "vitrine_director_reload_failed 1")
 	if s := r.settle(t); s.Digest != before.Digest || s.Epoch != before.Epoch || !strings.Contains(r.log.String(), "the configuration is unchanged") {
 		t.Errorf("after a broken file: status %+v, want %+v; log %s", s, before, r.log)
 	}
@@ -43,6 +47,7 @@ func TestReload(t *testing.T) {
 	if err := r.client.Reload(ctx); err != nil {
 		t.Fatal(err)
 	}
+	r.hasMetric(t, "vitrine_director_reload_failed 0")
 	e, err := r.client.Explain(ctx, client.Question{Message: request("MESSAGE", "x"), From: "127.0.0.1:9"})
 	if err != nil || e.Instance != "msg-1" || e.Type != "message" {
 		t.Errorf("%+v, %v", e, err)
@@ -63,10 +68,29 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// hasMetric checks that /metrics has a line.
+func (r *running) hasMetric(t *testing.T, line string) {
+	t.Helper()
+	if _, _, text := r.request(t, http.MethodGet, "/metrics", ""); !strings.Contains(string(text), "\n"+line+"\n") {
+		t.Errorf("/metrics lacks %s", line)
+	}
+}
+
 // TestReloadLimitsIDs gives a GTP-C type a number, which limits the IDs of its instances. IDs that are
-// too high must be replaced, also those in a state file.
+// too high must be replaced, also those in a state file. The director must tell the limit.
 func TestReloadLimitsIDs(t *testing.T) {
 	d := newDirector(t, both)
+	wantHighest := func(want map[string]uint16) {
+		t.Helper()
+		got := map[string]uint16{}
+		for _, ty := range d.types() {
+			got[ty.Name] = ty.HighestID
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("got the highest IDs %v, want %v", got, want)
+		}
+	}
+	wantHighest(map[string]uint16{"registration": table.MaxID, "gateway": table.MaxID})
 	id := func(d *Director) uint16 { return d.epochs.View().Table.ByName("gw-1").ID }
 	high := id(d)
 	if high <= gtpc.MaxID {
@@ -79,6 +103,7 @@ func TestReloadLimitsIDs(t *testing.T) {
 	if n := id(d); n == 0 || n > gtpc.MaxID {
 		t.Errorf("after a reload the ID is %d, want at most %d", n, gtpc.MaxID)
 	}
+	wantHighest(map[string]uint16{"registration": table.MaxID, "gateway": gtpc.MaxID})
 	for i := range d.state.Current.Instances {
 		if in := &d.state.Current.Instances[i]; in.Name == "gw-1" {
 			in.ID = high

@@ -11,6 +11,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/meter"
 	"vitrine/director/table"
 )
 
@@ -190,6 +191,9 @@ type draft struct {
 // finish assigns IDs, and keeps the ID that an instance had before. It returns an error
 // if no table can be made from the draft.
 func (d *draft) finish(before map[string]vitrine.Instance) error {
+	if n := len(d.instances); n > meter.MaxInstances {
+		return &vitrine.BadInput{File: "instances", Found: fmt.Sprintf("%d instances", n), Want: fmt.Sprintf("want at most %d", meter.MaxInstances)}
+	}
 	d.keepIDs(before)
 	list := sorted(d.instances)
 	if err := table.Identify(list, d.space); err != nil {

@@ -27,12 +27,7 @@ func (o *S1APOptions) setDefaults() {
 }
 
 // network returns the PLMN of the pool.
-func (o *S1APOptions) network() (identity.PLMN, bool) {
-	if len(o.Network) != 5 && len(o.Network) != 6 {
-		return identity.PLMN{}, false
-	}
-	return identity.MakePLMN(o.Network[:3], o.Network[3:])
-}
+func (o *S1APOptions) network() (identity.PLMN, bool) { return identity.ParsePLMN(o.Network) }
 
 // sameIdentity reports whether eNodeBs see the same MME, and the limits are the same.
 func (o *S1APOptions) sameIdentity(other *S1APOptions) bool {
@@ -42,19 +37,19 @@ func (o *S1APOptions) sameIdentity(other *S1APOptions) bool {
 
 func (c *validator) s1ap() {
 	if _, ok := c.S1AP.network(); !ok {
-		c.bad(fmt.Sprintf("%q", c.S1AP.Network), "want five or six digits, such as 00101", "s1ap", "network")
+		c.Bad(fmt.Sprintf("%q", c.S1AP.Network), "want five or six digits, such as 00101", "s1ap", "network")
 	}
 	for i, n := range c.S1AP.ENodeBs {
-		c.network(n, "s1ap", "enodebs", index(i))
+		c.network(n, "s1ap", "enodebs", i)
 	}
 	for i, code := range c.S1AP.Codes {
 		if code < 0 || code > 255 || slices.Index(c.S1AP.Codes, code) != i {
-			c.bad(fmt.Sprint(code), "want different numbers from 0 to 255", "s1ap", "codes", index(i))
+			c.Bad(fmt.Sprint(code), "want different numbers from 0 to 255", "s1ap", "codes", i)
 		}
 	}
 	for i := range c.S1AP.Name {
 		if c.S1AP.Name[i] < ' ' || c.S1AP.Name[i] > '~' {
-			c.bad(fmt.Sprintf("%q", c.S1AP.Name), "want printable ASCII characters", "s1ap", "name")
+			c.Bad(fmt.Sprintf("%q", c.S1AP.Name), "want printable ASCII characters", "s1ap", "name")
 			break
 		}
 	}

@@ -27,6 +27,7 @@ func (d *Director) openSIP(c *Config, inherited []*os.File) (*protocol, error) {
 		}
 		listeners = append(listeners, sip.Listener{Stream: l.Network == TCP, Address: l.Address, Host: host})
 	}
+	d.warnOfFiles(c, openFiles())
 	rules, err := d.sipRules(c, d.state.Rules)
 	if err != nil {
 		return nil, err

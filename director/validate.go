@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"vitrine"
 	"vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/s1ap"
 	"vitrine/director/table"
+	"vitrine/document"
 	wire "vitrine/wire/gtpc"
 )
 
@@ -26,7 +26,10 @@ func (c *Config) setDefaults() {
 	c.Transition = cmp.Or(c.Transition, Duration(table.Transition))
 	c.Memory.Keys = cmp.Or(c.Memory.Keys, 1<<18)
 	c.Memory.Transactions = cmp.Or(c.Memory.Transactions, 1<<18)
+	c.Memory.Connections = cmp.Or(c.Memory.Connections, 10_000)
 	c.Memory.Sources = cmp.Or(c.Memory.Sources, 1<<16)
+	c.Memory.Sessions = cmp.Or(c.Memory.Sessions, 1<<20)
+	c.Memory.Exchanges = cmp.Or(c.Memory.Exchanges, 1<<18)
 	for _, q := range []*Quota{c.Quota.SIP, c.Quota.GTPC, c.Quota.S1AP} {
 		if q != nil {
 			q.Burst = cmp.Or(q.Burst, max(q.Rate, 1))
@@ -56,27 +59,23 @@ func (c *Config) setDefaults() {
 // A validator collects the errors of a configuration file.
 type validator struct {
 	*Config
-	errs []*vitrine.BadInput
-}
-
-func (c *validator) bad(found, want string, path ...string) {
-	c.errs = append(c.errs, c.file.BadInput(found, want, path...))
+	document.Errors
 }
 
 // validate finds the errors that the schema cannot find: duplicate names,
 // references to unknown names, and addresses that cannot be listened to.
 func (c *Config) validate() error {
-	v := &validator{Config: c}
+	v := &validator{c, document.Errors{Node: c.file.Root()}}
 	if long := time.Duration(c.Transition); long > meter.MaxLifetime {
-		v.bad(long.String(), fmt.Sprintf("want at most %s: longer transactions cannot be timed", meter.MaxLifetime), "transition")
+		v.Bad(long.String(), fmt.Sprintf("want at most %s: longer transactions cannot be timed", meter.MaxLifetime), "transition")
 	}
 	if ringing, transition := time.Duration(c.Keys.Ringing), time.Duration(c.Transition); ringing < transition {
-		v.bad(fmt.Sprintf("ringing %s below transition %s", ringing, transition), "the answer to a call that rings longer would be dropped after a change of keys", "keys", "ringing")
+		v.Bad(fmt.Sprintf("ringing %s below transition %s", ringing, transition), "the answer to a call that rings longer would be dropped after a change of keys", "keys", "ringing")
 	}
 	v.types()
 	v.overload(c.Overload, "overload")
 	for i := range c.Types {
-		v.overload(c.Types[i].Overload, "types", index(i), "overload")
+		v.overload(c.Types[i].Overload, "types", i, "overload")
 	}
 	v.listen()
 	v.rules()
@@ -86,7 +85,19 @@ func (c *Config) validate() error {
 	v.peers()
 	v.s1ap()
 	v.control()
-	return join(v.errs)
+	if v.Len() == 0 {
+		v.table()
+	}
+	return v.Join()
+}
+
+// table checks that a table can be made of the instances.
+func (c *validator) table() {
+	d := new(draft)
+	d.apply(c.Config)
+	if err := d.finish(nil); err != nil {
+		c.Bad(err.Error(), "", "instances")
+	}
 }
 
 func (c *validator) listen() {
@@ -102,27 +113,27 @@ func (c *validator) listen() {
 	} {
 		protocol, list := of.protocol, of.list
 		if protocols[protocol] && len(list) == 0 {
-			c.bad("no listen."+protocol, "a type uses this protocol: give a listening address, such as "+of.example, "listen")
+			c.Bad("no listen."+protocol, "a type uses this protocol: give a listening address, such as "+of.example, "listen")
 		}
 		if !protocols[protocol] && len(list) > 0 {
-			c.bad("listen."+protocol, "no type uses this protocol: remove the addresses, or add a type", "listen", protocol)
+			c.Bad("listen."+protocol, "no type uses this protocol: remove the addresses, or add a type", "listen", protocol)
 		}
 		seen := map[string]bool{}
 		for i, text := range list {
 			l, err := ParseListener(text)
 			switch {
 			case err != nil:
-				c.bad(err.Error(), "", "listen", protocol, index(i))
+				c.Bad(err.Error(), "", "listen", protocol, i)
 			case protocol == GTPC && l.Network != UDP:
-				c.bad(text, "GTP-C uses UDP only", "listen", protocol, index(i))
+				c.Bad(text, "GTP-C uses UDP only", "listen", protocol, i)
 			case protocol == S1AP && l.Network == UDP:
-				c.bad(text, "S1AP uses SCTP, or TCP in its place", "listen", protocol, index(i))
+				c.Bad(text, "S1AP uses SCTP, or TCP in its place", "listen", protocol, i)
 			case protocol == SIP && l.Network == SCTP:
-				c.bad(text, "SIP uses UDP or TCP here", "listen", protocol, index(i))
+				c.Bad(text, "SIP uses UDP or TCP here", "listen", protocol, i)
 			case l.Address.Addr().IsUnspecified():
-				c.bad(text, "want one of the host's addresses, because messages carry it; list several addresses to listen on several", "listen", protocol, index(i))
+				c.Bad(text, "want one of the host's addresses, because messages carry it; list several addresses to listen on several", "listen", protocol, i)
 			case seen[text]:
-				c.bad("duplicate address "+text, "", "listen", protocol, index(i))
+				c.Bad("duplicate address "+text, "", "listen", protocol, i)
 			}
 			seen[text] = true
 		}
@@ -134,12 +145,12 @@ func (c *validator) advertise() {
 	host := c.Listen.Advertise
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil && strings.ContainsAny(host, " \t\r\n:;,<>[]@/\"") || ip.Zone() != "" {
-		c.bad(fmt.Sprintf("%q", host), "want a host name or an IP address, without a port: each listener has its own", "listen", "advertise")
+		c.Bad(fmt.Sprintf("%q", host), "want a host name or an IP address, without a port: each listener has its own", "listen", "advertise")
 		return
 	}
 	addresses, err := addressesOf(c.Listen.SIP)
 	if err == nil && host != "" && len(addresses) > 0 && !slices.ContainsFunc(addresses, func(a netip.AddrPort) bool { return c.Listen.advertises(a.Addr()) }) {
-		c.bad(fmt.Sprintf("%q", host), "no SIP listener has this address family", "listen", "advertise")
+		c.Bad(fmt.Sprintf("%q", host), "no SIP listener has this address family", "listen", "advertise")
 	}
 }
 
@@ -147,22 +158,21 @@ func (c *validator) types() {
 	numbers := map[uint8]string{}
 	names := map[string]bool{}
 	for i, t := range c.Types {
-		at := index(i)
 		if names[t.Name] {
-			c.bad("duplicate type "+t.Name, "type names must be unique", "types", at, "name")
+			c.Bad("duplicate type "+t.Name, "type names must be unique", "types", i, "name")
 		}
 		names[t.Name] = true
 		if t.Transport == SCTP && t.Protocol != S1AP || t.Transport == UDP && t.Protocol == S1AP {
-			c.bad(t.Transport, "want udp or tcp for SIP, and tcp or sctp for S1AP", "types", at, "transport")
+			c.Bad(t.Transport, "want udp or tcp for SIP, and tcp or sctp for S1AP", "types", i, "transport")
 		}
 		if t.Spread && (t.Protocol != S1AP || t.Drain == DrainDialogs) {
-			c.bad("spread", "only types of protocol s1ap have it, with drain: transaction", "types", at, "spread")
+			c.Bad("spread", "only types of protocol s1ap have it, with drain: transaction", "types", i, "spread")
 		}
 		if t.Number > 0 {
 			if t.Protocol != GTPC {
-				c.bad("a number", "only types of protocol gtpc have one", "types", at, "number")
+				c.Bad("a number", "only types of protocol gtpc have one", "types", i, "number")
 			} else if other := numbers[t.Number]; other != "" {
-				c.bad(fmt.Sprintf("%d", t.Number), "type "+other+" has it already", "types", at, "number")
+				c.Bad(fmt.Sprintf("%d", t.Number), "type "+other+" has it already", "types", i, "number")
 			}
 			numbers[t.Number] = t.Name
 		}
@@ -170,21 +180,21 @@ func (c *validator) types() {
 }
 
 // overload checks the bounds of a gate's rate. path leads to the gate's options.
-func (c *validator) overload(o *Overload, path ...string) {
+func (c *validator) overload(o *Overload, path ...any) {
 	if o == nil || o.Max == 0 {
 		return
 	}
 	if o.Min > o.Max {
-		c.bad(fmt.Sprintf("min %g above max %g", o.Min, o.Max), "want min at most max: the gate moves its rate between them", append(path, "min")...)
+		c.Bad(fmt.Sprintf("min %g above max %g", o.Min, o.Max), "want min at most max: the gate moves its rate between them", append(path, "min")...)
 	}
 	if o.Initial > o.Max {
-		c.bad(fmt.Sprintf("initial %g above max %g", o.Initial, o.Max), "want initial at most max", append(path, "initial")...)
+		c.Bad(fmt.Sprintf("initial %g above max %g", o.Initial, o.Max), "want initial at most max", append(path, "initial")...)
 	}
 }
 
 func (c *validator) rules() {
 	for _, e := range validateRules(c.Rules, c.Types) {
-		c.bad(e.found, e.want, "rules", index(e.rule), e.field)
+		c.Bad(e.found, e.want, "rules", e.rule, e.field)
 	}
 	used := map[string]bool{}
 	for _, r := range c.Rules {
@@ -192,7 +202,7 @@ func (c *validator) rules() {
 	}
 	for i, t := range c.Types {
 		if !used[t.Name] {
-			c.bad("type "+t.Name+" without a rule", "add a rule that sends messages to it", "types", index(i))
+			c.Bad("type "+t.Name+" without a rule", "add a rule that sends messages to it", "types", i)
 		}
 	}
 }
@@ -251,34 +261,33 @@ func (c *validator) instances() {
 	type place struct{ ty, at string }
 	places, ids := map[place]string{}, map[place]string{}
 	for i, in := range c.Instances {
-		at := index(i)
 		t := c.Type(in.Type)
 		if t == nil {
-			c.bad("no type "+in.Type, "want one of "+strings.Join(c.typeNames(), ", "), "instances", at, "type")
+			c.Bad("no type "+in.Type, "want one of "+strings.Join(c.typeNames(), ", "), "instances", i, "type")
 			continue
 		}
 		if names[in.Name] {
-			c.bad("duplicate instance "+in.Name, "instance names must be unique", "instances", at, "name")
+			c.Bad("duplicate instance "+in.Name, "instance names must be unique", "instances", i, "name")
 		}
 		names[in.Name] = true
 		p := place{in.Type, in.Address.String()}
 		if other := places[p]; other != "" {
-			c.bad(in.Address.String(), "instance "+other+" of type "+in.Type+" has it already", "instances", at, "address")
+			c.Bad(in.Address.String(), "instance "+other+" of type "+in.Type+" has it already", "instances", i, "address")
 		}
 		places[p] = in.Name
 		if !isPlace(in.Address) {
-			c.bad(in.Address.String(), placeWant, "instances", at, "address")
+			c.Bad(in.Address.String(), placeWant, "instances", i, "address")
 		}
 		if in.ID == 0 {
 			continue
 		}
 		if id := (place{idSpace(t), fmt.Sprint(in.ID)}); ids[id] != "" {
-			c.bad(fmt.Sprint(in.ID), "instance "+ids[id]+" has it already: an ID is unique within the type, and with S1AP among all types", "instances", at, "id")
+			c.Bad(fmt.Sprint(in.ID), "instance "+ids[id]+" has it already: an ID is unique within the type, and with S1AP among all types", "instances", i, "id")
 		} else {
 			ids[id] = in.Name
 		}
 		if in.ID > highestID(t) {
-			c.bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, the highest ID of an instance of type %s", highestID(t), t.Name), "instances", at, "id")
+			c.Bad(fmt.Sprint(in.ID), fmt.Sprintf("want at most %d, the highest ID of an instance of type %s", highestID(t), t.Name), "instances", i, "id")
 		}
 	}
 }
@@ -325,13 +334,13 @@ func (c *validator) regions() {
 	names := map[string]bool{}
 	for i, r := range c.Regions {
 		if names[r.Name] {
-			c.bad("duplicate region "+r.Name, "list all networks of a region in one place", "regions", index(i), "name")
+			c.Bad("duplicate region "+r.Name, "list all networks of a region in one place", "regions", i, "name")
 		}
 		names[r.Name] = true
 		for j, n := range r.Networks {
-			c.network(n, "regions", index(i), "networks", index(j))
+			c.network(n, "regions", i, "networks", j)
 			if other := networks[n.Masked()]; other != "" {
-				c.bad(n.String(), "region "+other+" has it already", "regions", index(i), "networks", index(j))
+				c.Bad(n.String(), "region "+other+" has it already", "regions", i, "networks", j)
 			}
 			networks[n.Masked()] = r.Name
 		}
@@ -339,7 +348,7 @@ func (c *validator) regions() {
 	for i, t := range c.Types {
 		for j, r := range t.Rooms {
 			if !names[r.Region] {
-				c.bad("no region "+r.Region, "want one of those under regions", "types", index(i), "rooms", index(j), "region")
+				c.Bad("no region "+r.Region, "want one of those under regions", "types", i, "rooms", j, "region")
 			}
 		}
 	}
@@ -351,51 +360,51 @@ func (c *validator) trusted() {
 		speaks = speaks || t.Protocol == SIP
 	}
 	if len(c.Trusted) > 0 && !speaks {
-		c.bad("trusted", "no type uses SIP: remove it", "trusted")
+		c.Bad("trusted", "no type uses SIP: remove it", "trusted")
 	}
 	for i, n := range c.Trusted {
-		c.network(n, "trusted", index(i))
+		c.network(n, "trusted", i)
 		if n.Bits() == 0 {
-			c.bad(n.String(), "anybody could send through the director to any host: list only networks that instances send from", "trusted", index(i))
+			c.Bad(n.String(), "anybody could send through the director to any host: list only networks that instances send from", "trusted", i)
 		}
 	}
 }
 
 func (c *validator) peers() {
 	for i, n := range c.GTPC.Peers {
-		c.network(n, "gtpc", "peers", index(i))
+		c.network(n, "gtpc", "peers", i)
 	}
 }
 
 // network checks that a packet's address may be in n. IPv4 addresses are not in the
 // IPv4-mapped form.
-func (c *validator) network(n netip.Prefix, path ...string) {
+func (c *validator) network(n netip.Prefix, path ...any) {
 	if n.Addr().Is4In6() {
-		c.bad(n.String(), "no packet's address is in it: write it as IPv4, such as 10.3.0.0/16", path...)
+		c.Bad(n.String(), "no packet's address is in it: write it as IPv4, such as 10.3.0.0/16", path...)
 	}
 }
 
 func (c *validator) control() {
 	address, err := netip.ParseAddrPort(c.Listen.Control)
 	if err != nil {
-		c.bad(fmt.Sprintf("%q", c.Listen.Control), "want an IP address and a port, such as 127.0.0.1:8090", "listen", "control")
+		c.Bad(fmt.Sprintf("%q", c.Listen.Control), "want an IP address and a port, such as 127.0.0.1:8090", "listen", "control")
 		return
 	}
 	o := c.Control
 	secure := o.Certificate != ""
 	if (o.Certificate == "") != (o.Key == "") {
-		c.bad("certificate and key", "give both or neither", "control")
+		c.Bad("certificate and key", "give both or neither", "control")
 	}
 	if o.Clients != "" && !secure {
-		c.bad("clients", "certificates of clients need the director's own certificate and key", "control", "clients")
+		c.Bad("clients", "certificates of clients need the director's own certificate and key", "control", "clients")
 	}
 	if address.Addr().IsLoopback() {
 		return
 	}
 	switch {
 	case o.TokenFile == "" && o.Clients == "":
-		c.bad(c.Listen.Control, "beyond loopback the control address needs control.token_file or control.clients", "listen", "control")
+		c.Bad(c.Listen.Control, "beyond loopback the control address needs control.token_file or control.clients", "listen", "control")
 	case !secure:
-		c.bad(c.Listen.Control, "beyond loopback the control address needs control.certificate and control.key, or tokens would be sent in clear", "listen", "control")
+		c.Bad(c.Listen.Control, "beyond loopback the control address needs control.certificate and control.key, or tokens would be sent in clear", "listen", "control")
 	}
 }

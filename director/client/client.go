@@ -154,10 +154,7 @@ func (c *Client) callOn(ctx context.Context, method, name string, in any) (out I
 
 // PutAll replaces all instances in one epoch.
 func (c *Client) PutAll(ctx context.Context, all []vitrine.Instance) error {
-	if all == nil {
-		all = []vitrine.Instance{}
-	}
-	return c.call(ctx, http.MethodPut, "/v1/instances", all, nil)
+	return c.call(ctx, http.MethodPut, "/v1/instances", append([]vitrine.Instance{}, all...), nil) // never null
 }
 
 // Alter changes an instance's weight, state or region.
@@ -219,12 +216,12 @@ func (c *Client) Rules(ctx context.Context) (all []Rule, err error) {
 
 // PutRules replaces the rules.
 func (c *Client) PutRules(ctx context.Context, all []Rule) error {
-	return c.call(ctx, http.MethodPut, "/v1/rules", all, nil)
+	return c.call(ctx, http.MethodPut, "/v1/rules", append([]Rule{}, all...), nil)
 }
 
 // PutRooms replaces the rooms.
 func (c *Client) PutRooms(ctx context.Context, all []Room) error {
-	return c.call(ctx, http.MethodPut, "/v1/rooms", all, nil)
+	return c.call(ctx, http.MethodPut, "/v1/rooms", append([]Room{}, all...), nil)
 }
 
 // Explain tells where a message would go and why.

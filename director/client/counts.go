@@ -7,8 +7,9 @@ import (
 
 // A Type holds the counts of an aggregate type since the director's start.
 type Type struct {
-	Name    string            `json:"name"`
-	Refused map[string]uint64 `json:"refused,omitempty"` // Messages that no instance got, by cause, such as no_instance and overloaded.
+	Name      string            `json:"name"`
+	HighestID uint16            `json:"highest_id"`        // Highest ID that an instance may have; 0: not known, because the director is of an earlier version.
+	Refused   map[string]uint64 `json:"refused,omitempty"` // Messages that no instance got, by cause, such as no_instance and overloaded.
 }
 
 // Types returns the counts of the types.

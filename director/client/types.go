@@ -100,6 +100,7 @@ type Status struct {
 	S1AP         []string         `json:"s1ap,omitempty"`  // Addresses.
 	Begun        time.Time        `json:"begun"`
 	PID          int              `json:"pid"`
+	Version      string           `json:"version"`
 	Reload       *Reload          `json:"reload,omitempty"` // The last.
 	Steering     SteeringCounters `json:"steering"`
 }

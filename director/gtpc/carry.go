@@ -250,14 +250,14 @@ func (e *learnedEntry) append(b []byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	b = binary.BigEndian.AppendUint64(e.instance.append(b), e.key)
-	return e.address.append(append(b, flags(e.hasKey, e.claimed)))
+	return e.address.append(append(b, flags(e.hasKey, e.claimed, e.ended)))
 }
 
 func readLearned(b []byte) (e learnedEntry) {
 	e.teid, e.seconds, e.given = binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
 	b = b[3*4:]
 	e.instance, e.key = readInstance(b), binary.BigEndian.Uint64(b[3:])
-	e.hasKey, e.claimed, e.address = b[11]&1 != 0, b[11]&2 != 0, readPlace(b[12:])
+	e.hasKey, e.claimed, e.ended, e.address = b[11]&1 != 0, b[11]&2 != 0, b[11]&4 != 0, readPlace(b[12:])
 	return e
 }
 

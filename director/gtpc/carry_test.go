@@ -54,6 +54,7 @@ func TestClaimsCarried(t *testing.T) {
 	waiting, accepted := claim{placeOf(somebody), 1, 0xa11a5}, claim{placeOf(here), 2, 2}
 	old.peers.claim(time.Second, waiting, at)
 	old.peers.accept(time.Second, accepted, at)
+	old.peers.end(time.Second, accepted.alias, at)
 	number := old.exchanges.add(time.Second, exchange{from: placeOf(somebody), to: placeOf(here), sequence: 5, kind: gtpc.ModifyBearerRequest, key: 3, hasKey: true, claim: waiting, receiver: at, teid: 9})
 	var carried bytes.Buffer
 	if err := old.Carry(&carried); err != nil {
@@ -61,6 +62,10 @@ func TestClaimsCarried(t *testing.T) {
 	}
 	if n, err := next.TakeOver(&carried, nil); n != 3 || err != nil || carried.Len() != 0 {
 		t.Fatalf("took over %d entries, and %d octets are left: %v", n, carried.Len(), err)
+	}
+	b, _ := next.peers.bucket(accepted.alias)
+	if e := next.peers.entry(b, 1, accepted.alias); e == nil || !e.ended {
+		t.Error("the end of a session was forgotten")
 	}
 	was, _ := old.exchanges.get(time.Second, number)
 	if e, ok := next.exchanges.get(time.Second, number); !ok || e != was {

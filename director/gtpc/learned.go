@@ -49,13 +49,14 @@ func (p place) addrPort() netip.AddrPort {
 // learned remembers the owners of TEIDs without a prefix: TEIDs of functions that cannot
 // use a prefix, and TEIDs of peers. Its size is fixed; a full bucket evicts the least
 // recently used TEID. The end of a session does not remove its TEID, because a UE's
-// sessions share one (TS 29.274 clause 4.1). All workers share it.
+// sessions share one (TS 29.274 clause 4.1). But a TEID that was not used since is evicted
+// before others. All workers share it.
 type learned struct {
 	buckets  []learnedBucket
 	idle     uint32 // seconds without use after which a TEID is forgotten
 	wait     uint32 // seconds after which a claim that was not accepted is forgotten
 	locks    [stripes]lock
-	overflow atomic.Uint64 // forgotten for lack of room
+	overflow atomic.Uint64 // forgotten for lack of room, although no session had ended
 }
 
 const (
@@ -76,6 +77,7 @@ type learnedEntry struct {
 	teid    uint32 // 0 in an unused entry
 	seconds uint32 // when it was last used
 	claimed bool   // by a peer; the instance has not accepted it yet
+	ended   bool   // a session ended, and the TEID was not used since
 }
 
 // age returns the seconds since the TEID was last used. It is 0 if the last use is later
@@ -103,10 +105,21 @@ func (l *learned) find(now time.Duration, teid uint32) (owner, bool) {
 	lock.Lock()
 	defer lock.Unlock()
 	if e := l.entry(b, seconds, teid); e != nil && !e.claimed {
-		e.seconds = seconds
+		e.seconds, e.ended = seconds, false
 		return e.owner, true
 	}
 	return owner{}, false
+}
+
+// end notes that a session of a TEID has ended at an instance. If the TEID has another
+// instance, the session has moved there and lives.
+func (l *learned) end(now time.Duration, teid uint32, at instance) {
+	b, lock := l.bucket(teid)
+	lock.Lock()
+	defer lock.Unlock()
+	if e := l.entry(b, uint32(now/time.Second), teid); e != nil && e.instance == at {
+		e.ended = true
+	}
 }
 
 // live reports whether an entry is in use and has not expired.
@@ -128,11 +141,11 @@ func (l *learned) entry(b *learnedBucket, seconds, teid uint32) *learnedEntry {
 	return nil
 }
 
-// victim returns the entry of a bucket to evict, and whether it is a learned TEID. Unused
-// and expired entries go first, then the oldest claim, then the least recently used TEID.
-// The caller holds the lock.
-func (l *learned) victim(b *learnedBucket, seconds uint32) (victim *learnedEntry, isLearned bool) {
-	const unused, claimed = 1 << 34, 1 << 33 // above every age
+// victim returns the entry of a bucket to evict. Unused and expired entries go first, then
+// the oldest claim, then the TEIDs of ended sessions, then the least recently used TEID. The
+// caller holds the lock.
+func (l *learned) victim(b *learnedBucket, seconds uint32) (victim *learnedEntry) {
+	const unused, claimed, ended = 1 << 34, 1 << 33, 1 << 32 // above every age
 	most := uint64(0)
 	for i := range b {
 		e := &b[i]
@@ -142,12 +155,14 @@ func (l *learned) victim(b *learnedBucket, seconds uint32) (victim *learnedEntry
 			rank = unused
 		case e.claimed:
 			rank += claimed
+		case e.ended:
+			rank += ended
 		}
 		if victim == nil || rank > most {
 			victim, most = e, rank
 		}
 	}
-	return victim, most < claimed
+	return victim
 }
 
 // put remembers the owner of a TEID, in place of an earlier owner.
@@ -163,8 +178,7 @@ func (l *learned) put(now time.Duration, teid uint32, whose owner) {
 func (l *learned) enter(b *learnedBucket, e learnedEntry) {
 	at := l.entry(b, e.seconds, e.teid)
 	if at == nil {
-		var isLearned bool
-		if at, isLearned = l.victim(b, e.seconds); isLearned {
+		if at = l.victim(b, e.seconds); l.live(at, e.seconds) && !at.claimed && !at.ended {
 			l.overflow.Add(1)
 		}
 	}

@@ -38,6 +38,36 @@ func TestLearnedIsBounded(t *testing.T) {
 	}
 }
 
+// TestEndedSessionsMakeRoom checks that the TEIDs of ended sessions are forgotten before older TEIDs of
+// sessions that live, and are not counted. A TEID that was used again lives, and so does one whose
+// session has moved to another instance.
+func TestEndedSessionsMakeRoom(t *testing.T) {
+	l := newLearned(ways, time.Hour) // one bucket
+	at, now := instance{1, 7}, ways*time.Second
+	for i := range uint32(ways) {
+		l.put(time.Duration(i)*time.Second, i+1, owner{instance: at})
+	}
+	l.end(now, 4, instance{1, 8})
+	for teid := uint32(5); teid <= 8; teid++ {
+		l.end(now, teid, at)
+	}
+	l.find(now, 8)
+	for i := range uint32(3) {
+		l.put(now, 100+i, owner{instance: at})
+	}
+	for teid := uint32(1); teid <= 8; teid++ {
+		if _, ok := l.find(now, teid); ok != (teid <= 4 || teid == 8) {
+			t.Errorf("TEID %d: found %v", teid, ok)
+		}
+	}
+	if n := l.overflow.Load(); n != 0 {
+		t.Errorf("counted %d forgotten TEIDs, want 0", n)
+	}
+	if l.put(now, 200, owner{instance: at}); l.overflow.Load() != 1 {
+		t.Error("a TEID of a live session was forgotten, but not counted")
+	}
+}
+
 // TestExchangesAreBounded checks that the oldest exchanges are forgotten first. An exchange that
 // got no answer in time is not found. An unanswered exchange that made room is counted.
 func TestExchangesAreBounded(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vitrine/director/meter"
+	"vitrine/internal/source"
 	"vitrine/wire/gtpc"
 )
 
@@ -41,10 +42,10 @@ func (l *learned) claim(now time.Duration, c claim, at instance) bool {
 		if !c.isOf(e) {
 			return false
 		}
-		e.seconds = seconds
+		e.seconds, e.ended = seconds, false
 		return true
 	}
-	if e, isLearned := l.victim(b, seconds); !isLearned {
+	if e := l.victim(b, seconds); e.claimed || !l.live(e, seconds) {
 		*e = learnedEntry{owner: owner{instance: at, given: c.given, address: c.address}, teid: c.alias, seconds: seconds, claimed: true}
 	}
 	return true
@@ -217,14 +218,5 @@ func (w *worker) restore(t *turn, to way) {
 
 // admits reports whether peers may send from an address, and name it in an F-TEID.
 func (p *Policy) admits(a netip.Addr) bool {
-	if len(p.Peers) == 0 {
-		return true
-	}
-	a = a.Unmap()
-	for _, network := range p.Peers {
-		if network.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return len(p.Peers) == 0 || source.In(a, p.Peers)
 }

@@ -24,7 +24,7 @@ const (
 	countBits    = 22 - typeBits - idBits
 	MaxNumber    = 1<<typeBits - 1 // MaxNumber is the highest number of a type with prefixes
 	MaxID        = 1<<idBits - 1   // MaxID is the highest ID of an instance with a prefix
-	MaxSerial    = 1<<serialBits - 1
+	maxSerial    = 1<<serialBits - 1
 	MaxCount     = 1<<countBits - 1 // MaxCount is the highest of an instance's own sequence numbers
 	numberOfKeys = 1 << keyBits
 )
@@ -51,7 +51,7 @@ func PrefixOf(number uint8, id uint16) (Prefix, bool) {
 // SessionTEID returns the TEID of a session. key is SessionKey of its IMSI; serial
 // distinguishes the instance's sessions with the same key.
 func (p Prefix) SessionTEID(key uint16, serial uint32) uint32 {
-	return p.TEID | uint32(key&(numberOfKeys-1))<<serialBits | serial&MaxSerial
+	return p.TEID | uint32(key&(numberOfKeys-1))<<serialBits | serial&maxSerial
 }
 
 // Number returns the sequence number of an exchange that the instance begins; count grows

@@ -49,7 +49,7 @@ type Config struct {
 	// Region returns the region of a client; nil: no regions.
 	Region func(netip.Addr) table.Region
 
-	Exchanges int           // requests whose answer may still come; 262,144, of 120 bytes each
+	Exchanges int           // requests whose answer may still come; 262,144, of 120 bytes each, and at most 2,097,152
 	Sessions  int           // learned TEIDs, of instances and of peers; 262,144 of each, of 56 bytes
 	Keys      int           // keys that each worker remembers; 131,072, of 8 octets each
 	Lifetime  time.Duration // of an exchange: T3-RESPONSE times N3-REQUESTS and a margin; 15 s
@@ -182,6 +182,15 @@ func (s *Server) ownerOf(p *Policy, now time.Duration, teid uint32) owner {
 	return prefixed
 }
 
+// end notes that a session of a TEID has ended. of gave the TEID, and other uses it.
+func (s *Server) end(now time.Duration, teid uint32, of, other instance) {
+	if of.id != 0 {
+		s.sessions.end(now, teid, of)
+	} else {
+		s.peers.end(now, teid, other)
+	}
+}
+
 // prefixOwner returns the instance whose prefix a TEID has; id 0: none. The key counts
 // even if that instance has gone.
 func prefixOwner(p *Policy, teid uint32) owner {
@@ -212,7 +221,7 @@ type Counters struct {
 	Aliased         uint64 // F-TEIDs sent on with an alias, because another peer has the TEID
 
 	ExchangesForgotten uint64 // unanswered exchanges that made room: their answer is lost
-	SessionsForgotten  uint64 // learned TEIDs that made room
+	SessionsForgotten  uint64 // learned TEIDs that made room, although no session had ended
 	PeersForgotten     uint64
 	Sessions, Peers    int // TEIDs remembered now
 	Datagrams          datagram.Counters

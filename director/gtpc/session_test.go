@@ -136,6 +136,33 @@ func TestDeletedSessionLeavesTheOthersOfItsUE(t *testing.T) {
 	}
 }
 
+// TestDetachedUsersMakeRoom lets more UEs come and go than the tables have room for. A UE that stays must
+// still reach its instance, and its instance must still reach it.
+func TestDetachedUsersMakeRoom(t *testing.T) {
+	const room = 8
+	b := newBench(t, 0, room)
+	at, known := b.attach(t, "001010000000001", 1, honest, 1, 0x90000001)
+	for i := uint32(2); i <= 5*room; i++ {
+		other, _ := b.attach(t, fmt.Sprintf("00101%010d", i), 2*i, honest, i, 0x90000000+i)
+		sent, ok := b.deliver(t, plain(gtpc.DeleteSessionRequest, 0x90000000+i, 2*i+1), honest)
+		if !ok {
+			t.Fatalf("UE %d: %+v", i, b.counters(t))
+		}
+		if _, ok := b.deliver(t, answered(&sent, i), other); !ok {
+			t.Fatalf("UE %d: %+v", i, b.counters(t))
+		}
+	}
+	if to := b.goesTo(t, at, known); to != listens(honest.Addr()) {
+		t.Errorf("requests of the instance go to %v, want the peer", to)
+	}
+	if to := b.instanceOf(t, plain(gtpc.ModifyBearerRequest, 0x90000001, 999), honest); to != at {
+		t.Errorf("requests of the peer go to %v, want %v", to, at)
+	}
+	if n := b.counters(t); n.SessionsForgotten+n.PeersForgotten > 0 || n.UnknownTEID > 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
 // TestPrefixNeedsNoMemory checks that prefixes alone lead a session to its instance.
 func TestPrefixNeedsNoMemory(t *testing.T) {
 	s := newStage(t, []string{"gateway"}, func(c *stageConfig) { c.options[0].Number = 1; c.each = 5 })

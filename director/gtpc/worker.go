@@ -53,6 +53,7 @@ type way struct {
 	sender   instance
 	claim    claim  // of the sender's TEID
 	given    uint32 // the TEID that the receiver gave; 0: not known yet
+	ended    uint32 // the sender's TEID of a session that has ended; 0: none has
 	key      uint64
 	hasKey   bool
 }
@@ -97,7 +98,7 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 	w.finish(&t, to)
 	if second {
 		w.counts.received.Add(1)
-		t.message, to.given, to.claim = &w.carried, 0, claim{}
+		t.message, to.given, to.claim, to.ended = &w.carried, 0, claim{}, 0
 		switch {
 		case w.withinQuota(&t) && w.numberPiggybacked(&t, to):
 			w.counts.forwarded.Add(1)
@@ -113,8 +114,13 @@ func (w *worker) Handle(in *datagram.Datagram, out *datagram.Sender) {
 
 // finish makes the changes that every forwarded message needs.
 func (w *worker) finish(t *turn, to way) {
+	teid := t.TEID // as instances know it
 	if t.origin.id != 0 {
 		w.restore(t, to)
+	}
+	if to.ended != 0 { // after restore, which notes a use
+		w.server.end(t.now, to.ended, to.sender, to.receiver)
+		w.server.end(t.now, teid, to.receiver, to.sender)
 	}
 	w.replaceCounter(t.message)
 }
@@ -205,6 +211,9 @@ func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 	to := way{to: e.from.addrPort(), listener: e.listener, receiver: e.sender, sender: e.receiver, key: e.key, hasKey: e.hasKey}
 	if t.TEID == e.claim.alias {
 		to.given = e.claim.given
+	}
+	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() {
+		to.ended = e.teid
 	}
 	if e.receiver.id != 0 {
 		t.origin = e.receiver // several instances may share the address

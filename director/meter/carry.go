@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"vitrine/director/table"
@@ -44,19 +45,22 @@ func (m *Meter) Carry(to io.Writer) error {
 		}
 	}
 	for o, slot := range m.slots {
-		in := carriedInstance{Type: o.ty, Name: o.name, Slot: slot}
-		for _, w := range m.workers {
-			in.Counts = sum(in.Counts, w.counts(slot).all())
-		}
-		c.Instances = append(c.Instances, in)
+		c.Instances = append(c.Instances, carriedInstance{Type: o.ty, Name: o.name, Slot: slot})
 	}
+	var adding sync.WaitGroup // nothing serves meanwhile, and many workers have many counts
+	for some := range slices.Chunk(c.Instances, chunkSize) {
+		adding.Go(func() { m.addUp(some) })
+	}
+	adding.Wait()
+	var counts []*atomic.Uint64
 	for ty := range table.MaxTypes + 1 {
 		var t carriedType
 		if ty < len(m.types) {
 			t.Name = m.types[ty]
 		}
 		for _, w := range m.workers {
-			t.Counts = sum(t.Counts, w.types[ty].all())
+			counts = w.types[ty].all(counts[:0])
+			t.Counts = sum(t.Counts, counts)
 		}
 		c.Types = append(c.Types, t)
 	}
@@ -64,6 +68,17 @@ func (m *Meter) Carry(to io.Writer) error {
 		return fmt.Errorf("hand over counts: %w", err)
 	}
 	return nil
+}
+
+// addUp sets the counts of some instances to the sums over the workers.
+func (m *Meter) addUp(some []carriedInstance) {
+	var counts []*atomic.Uint64
+	for i := range some {
+		for _, w := range m.workers {
+			counts = w.counts(some[i].Slot).all(counts[:0])
+			some[i].Counts = sum(some[i].Counts, counts)
+		}
+	}
 }
 
 // TakeOver reads what Carry wrote. Call it after the table is registered and the workers
@@ -84,10 +99,12 @@ func (m *Meter) TakeOver(from io.Reader) error {
 	}
 	w := m.workers[0]
 	slots := make(map[uint16]uint16, len(c.Instances))
+	var counts []*atomic.Uint64
 	for _, in := range c.Instances {
 		if slot, ok := m.slots[owner{in.Type, in.Name}]; ok {
 			slots[in.Slot] = slot
-			addTo(w.counts(slot).all(), in.Counts)
+			counts = w.counts(slot).all(counts[:0])
+			addTo(counts, in.Counts)
 		}
 	}
 	for ty, t := range c.Types {
@@ -95,7 +112,8 @@ func (m *Meter) TakeOver(from io.Reader) error {
 			ty = slices.Index(m.types, t.Name)
 		}
 		if ty >= 0 && ty < len(w.types) {
-			addTo(w.types[ty].all(), t.Counts)
+			counts = w.types[ty].all(counts[:0])
+			addTo(counts, t.Counts)
 		}
 	}
 	for i, line := range c.Line {
@@ -126,32 +144,32 @@ func (f *flights) put(n uint32, entry uint64) bool {
 	return false
 }
 
-// all returns the counts in a fixed order. proceeding is not among them, because the entries of
-// the transactions in flight tell it.
-func (c *instanceCounts) all() []*atomic.Uint64 {
-	all := []*atomic.Uint64{&c.messages, &c.begun, &c.microseconds, &c.dialogsBegun, &c.dialogsEnded, &c.untimed}
+// all appends the counts to a slice, in a fixed order. proceeding is not among them, because the
+// entries of the transactions in flight tell it.
+func (c *instanceCounts) all(to []*atomic.Uint64) []*atomic.Uint64 {
+	to = append(to, &c.messages, &c.begun, &c.microseconds, &c.dialogsBegun, &c.dialogsEnded, &c.untimed)
 	for o := range c.ended[:Proceeding] {
-		all = append(all, &c.ended[o])
+		to = append(to, &c.ended[o])
 	}
 	// A process of another version may know only the counts above.
 	for i := range c.latency {
-		all = append(all, &c.latency[i])
+		to = append(to, &c.latency[i])
 	}
 	// Or only those above.
-	return append(all, &c.ended[Proceeding])
+	return append(to, &c.ended[Proceeding])
 }
 
-// all returns the counts in a fixed order.
-func (c *typeCounts) all() []*atomic.Uint64 {
-	all := []*atomic.Uint64{&c.microseconds}
+// all appends the counts to a slice, in a fixed order.
+func (c *typeCounts) all(to []*atomic.Uint64) []*atomic.Uint64 {
+	to = append(to, &c.microseconds)
 	for i := range c.failures[:Unverified] {
-		all = append(all, &c.failures[i])
+		to = append(to, &c.failures[i])
 	}
 	for i := range c.latency {
-		all = append(all, &c.latency[i])
+		to = append(to, &c.latency[i])
 	}
 	// A process of another version may know only the counts above.
-	return append(all, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger])
+	return append(to, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger])
 }
 
 func sum(to []uint64, counts []*atomic.Uint64) []uint64 {

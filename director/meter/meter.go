@@ -114,6 +114,8 @@ type typeCounts struct {
 const (
 	chunkSize = 64
 	maxSlots  = 1 << slotBits // 16384; slot 0 is unused
+	// MaxInstances is the maximum number of instances of a table.
+	MaxInstances = maxSlots - 1
 	// maxRemoved is the number of removed instances that keep their slots and counts, unless these
 	// slots are needed. It bounds the memory, because an orchestrator may never use a name again.
 	maxRemoved = 1024
@@ -132,8 +134,8 @@ type Meter struct {
 	workers []*Worker
 	slots   map[owner]uint16
 	owners  [maxSlots]owner // of each slot; slot 0 is unused
-	present map[uint16]bool // slots of the instances in the table
-	looks   map[uint16]look // at slots of present instances
+	targets []*table.Target // of the table; replaced as a whole, so it may be read without mu
+	looks   map[owner]look  // at the instances of targets; replaced as a whole, too
 	removed []uint16        // slots of removed instances, the longest removed first
 	next    int
 	types   []string
@@ -157,7 +159,7 @@ const NoType table.Type = table.MaxTypes
 // New returns a Meter that times at most limit transactions at once, in 8 bytes each. A
 // transaction without final answer ends after lifetime. The lifetime is at most MaxLifetime.
 func New(limit int, lifetime time.Duration) *Meter {
-	return &Meter{flights: newFlights(limit, lifetime), slots: map[owner]uint16{}, present: map[uint16]bool{}, next: 1}
+	return &Meter{flights: newFlights(limit, lifetime), slots: map[owner]uint16{}, next: 1}
 }
 
 // Worker returns the counts of a new worker.
@@ -181,60 +183,78 @@ func (w *Worker) reserve(slot uint16) {
 // Register makes room for the counts of a table's instances and sets their Slot. Call it
 // before the table is published. If the type and name of an instance are known, it keeps
 // its counts. An instance that was removed and comes back has no dialogs. Of the removed
-// instances, the last maxRemoved are known.
+// instances, the last maxRemoved are known. An error changes nothing.
 func (m *Meter) Register(t *table.Table) error {
+	if t.Len() > MaxInstances {
+		return fmt.Errorf("count %d instances: the maximum is %d", t.Len(), MaxInstances)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.types = t.Types()
-	present := make(map[uint16]bool, t.Len())
-	for i := range int32(t.Len()) {
-		target := t.Target(i)
-		slot, err := m.slot(owner{target.TypeName(), target.Name})
-		if err != nil {
-			return err
+	var was, stays [maxSlots]bool
+	for _, target := range m.targets {
+		was[target.Slot] = true
+	}
+	targets := make([]*table.Target, t.Len())
+	for i := range targets {
+		targets[i] = t.Target(int32(i))
+		if slot, ok := m.slots[ownerOf(targets[i])]; ok {
+			stays[slot] = true
+			if !was[slot] {
+				m.recall(slot)
+			}
 		}
-		present[slot] = true
+	}
+	var leaving []uint16
+	for _, target := range m.targets {
+		if !stays[target.Slot] {
+			leaving = append(leaving, target.Slot)
+		}
+	}
+	for _, target := range targets {
+		slot, ok := m.slots[ownerOf(target)]
+		if !ok {
+			slot = m.assign(ownerOf(target), &leaving)
+		}
 		for _, w := range m.workers {
 			w.reserve(slot)
 		}
 		m.typeOf[slot].Store(uint32(target.Type))
 		target.Slot = slot
 	}
-	for slot := range m.present {
-		if !present[slot] {
-			m.removed = append(m.removed, slot)
-		}
-	}
-	m.present = present
+	m.removed, m.targets = append(m.removed, leaving...), targets
 	return nil
 }
 
-// slot returns the slot of an instance, and assigns one to a new instance.
-func (m *Meter) slot(o owner) (uint16, error) {
-	if slot, ok := m.slots[o]; ok {
-		if i := slices.Index(m.removed, slot); i >= 0 {
-			m.removed = slices.Delete(m.removed, i, i+1)
-			for _, w := range m.workers {
-				w.counts(slot).forgetDialogs()
-			}
-		}
-		return slot, nil
+func ownerOf(t *table.Target) owner { return owner{t.TypeName(), t.Name} }
+
+// recall takes back the slot of a removed instance, which comes back without dialogs.
+func (m *Meter) recall(slot uint16) {
+	m.removed = slices.DeleteFunc(m.removed, func(r uint16) bool { return r == slot })
+	for _, w := range m.workers {
+		w.counts(slot).forgetDialogs()
 	}
-	slot := uint16(m.next)
-	switch full := m.next == maxSlots; {
-	case len(m.removed) > maxRemoved, full && len(m.removed) > 0:
-		slot, m.removed = m.removed[0], m.removed[1:]
+}
+
+// assign gives a new instance a slot: an unused one, or that of an instance removed before. Only if
+// there is no other, it takes the slot of an instance that leaves now, because that one may still get
+// messages for a transition.
+func (m *Meter) assign(o owner, leaving *[]uint16) uint16 {
+	slot, from := uint16(m.next), &m.removed
+	if len(m.removed) == 0 {
+		from = leaving
+	}
+	if m.next < maxSlots && len(m.removed) <= maxRemoved {
+		m.next++
+	} else {
+		slot, *from = (*from)[0], (*from)[1:]
 		delete(m.slots, m.owners[slot])
 		for _, w := range m.workers {
 			w.counts(slot).reset()
 		}
-	case full:
-		return 0, fmt.Errorf("count instance %s: there are %d instances already, which is the maximum", o.name, maxSlots-1)
-	default:
-		m.next++
 	}
 	m.slots[o], m.owners[slot] = slot, o
-	return slot, nil
+	return slot
 }
 
 // forgetDialogs ends the dialogs that an instance had when it was removed.

@@ -64,6 +64,9 @@ func TestLife(t *testing.T) {
 	if got := of(m, "a"); got.InFlight != 1 || got.Begun != 1 || got.Messages != 3 {
 		t.Errorf("%+v", got)
 	}
+	if got := m.InFlight(); len(got) != 2 || got["a"] != 1 || got["b"] != 0 {
+		t.Errorf("%v in flight, want one at a", got)
+	}
 	latency, ok := two.End(start+800*time.Millisecond, hash(1), Succeeded)
 	if !ok || latency < 799*time.Millisecond || latency > 801*time.Millisecond {
 		t.Errorf("%s, %v", latency, ok)
@@ -359,7 +362,7 @@ func TestRegister(t *testing.T) {
 
 // TestRemovedInstancesAreForgotten checks that the memory of counts stays bounded if each instance has a
 // new name, and that an instance does not inherit the counts of a forgotten one. Once no slot is unused,
-// a single removed instance is forgotten.
+// a single removed instance is forgotten, and then one that leaves now.
 func TestRemovedInstancesAreForgotten(t *testing.T) {
 	const each, rounds = 200, 25
 	m := New(8, lifetime)
@@ -380,13 +383,75 @@ func TestRemovedInstancesAreForgotten(t *testing.T) {
 	if most := maxRemoved + 2*each + 1; m.next > most || len(m.slots) > most {
 		t.Errorf("after %d names there are %d slots and %d names, want at most %d", rounds*each, m.next, len(m.slots), most)
 	}
-	m.removed, m.next = m.removed[:1], maxSlots
-	want := m.removed[0]
-	if got, err := m.slot(owner{"session", "last but one"}); err != nil || got != want {
-		t.Errorf("got slot %d and error %v, want slot %d of the removed instance", got, err, want)
+	want, leaving := m.removed[0], m.removed[1:2:2]
+	last := leaving[0]
+	m.removed, m.next = m.removed[:1:1], maxSlots
+	if got := m.assign(owner{"session", "last but one"}, &leaving); got != want {
+		t.Errorf("got slot %d, want slot %d of the removed instance", got, want)
 	}
-	if got, err := m.slot(owner{"session", "last"}); err == nil {
-		t.Errorf("got slot %d, want an error, because all slots are in use", got)
+	if got := m.assign(owner{"session", "last"}, &leaving); got != last || len(leaving) > 0 {
+		t.Errorf("got slot %d, want slot %d of the instance that leaves", got, last)
+	}
+}
+
+// many returns a table of n instances, in as many types as they need.
+func many(t testing.TB, prefix string, n int) *table.Table {
+	t.Helper()
+	types := []string{"a", "b", "c", "d"}
+	all := make([]vitrine.Instance, n)
+	for i := range all {
+		all[i] = vitrine.Instance{Name: fmt.Sprintf("%s-%d", prefix, i), Type: types[i/table.MaxInstances], Weight: 1,
+			Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 5060)}
+	}
+	made, err := table.New(1, types, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestReplaceAll checks that all instances can be replaced by as many with new names, although both
+// together are too many. A new instance must not look quiet because the one that had its slot was. A
+// table that has too many instances must change nothing.
+func TestReplaceAll(t *testing.T) {
+	const n = 9000
+	m := New(8, lifetime)
+	w := m.Worker()
+	for _, prefix := range []string{"old", "new"} {
+		made := many(t, prefix, n)
+		if err := m.Register(made); err != nil {
+			t.Fatal(err)
+		}
+		slots := map[uint16]bool{}
+		for i := range int32(n) {
+			slots[made.Target(i).Slot] = true
+			w.Sent(made.Target(i))
+		}
+		if len(slots) != n {
+			t.Errorf("%d instances share %d slots", n, len(slots))
+		}
+		for _, in := range m.Instances() {
+			if in.Messages != 1 || in.Quiet {
+				t.Fatalf("instance %s has %d messages, want 1, and is quiet: %v", in.Name, in.Messages, in.Quiet)
+			}
+		}
+		m.Expire(start)
+		m.Expire(start + lifetime)
+	}
+	if err := m.Register(many(t, "more", MaxInstances+1)); err == nil {
+		t.Errorf("no error for %d instances", MaxInstances+1)
+	}
+	if got := m.Instances(); len(got) != n || got[0].Name != "new-0" {
+		t.Errorf("after too many instances there are %d, want the %d before", len(got), n)
+	}
+	made := many(t, "new", n+1)
+	if err := m.Register(made); err != nil {
+		t.Fatal(err)
+	}
+	last := made.ByName(fmt.Sprintf("new-%d", n))
+	w.Sent(last)
+	if got := m.Instance(last.TypeName(), last.Name); got.Messages != 1 {
+		t.Errorf("a new instance has %d messages, want 1", got.Messages)
 	}
 }
 
@@ -401,6 +466,7 @@ func TestWorkersTogether(t *testing.T) {
 		all[i] = m.Worker()
 	}
 	var wait sync.WaitGroup
+	next := newTable(t, "a", "b", "c", "d")
 	for n, w := range all {
 		wait.Go(func() {
 			for i := range each {
@@ -410,7 +476,14 @@ func TestWorkersTogether(t *testing.T) {
 		})
 	}
 	wait.Go(func() {
-		for range 20 {
+		for i := range 20 {
+			if i == 10 {
+				wait.Go(func() { // while the counts are read
+					if err := m.Register(next); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 			m.Expire(start)
 			for _, in := range m.Instances() {
 				if in.InFlight > each*workers { // counts change while they are read
@@ -498,6 +571,43 @@ func TestCarryToOtherTypes(t *testing.T) {
 			if n != want[cause] {
 				t.Errorf("type %d: got %d failures by %s, want %d", i, n, cause, want[cause])
 			}
+		}
+	}
+}
+
+// TestCarryManyWorkers checks that the hand-over of many workers' counts adds all of them up, and
+// allocates nothing for each of their instances: no message is served meanwhile.
+func TestCarryManyWorkers(t *testing.T) {
+	const workers, instances = 16, 200
+	m, next := New(64, lifetime), New(64, lifetime)
+	names := make([]string, instances)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	made := registered(t, m, names...)
+	registered(t, next, names...)
+	next.Worker()
+	for range workers {
+		w := m.Worker()
+		for _, name := range names {
+			w.Sent(made.ByName(name))
+		}
+	}
+	var passed bytes.Buffer
+	if n := testing.AllocsPerRun(1, func() {
+		passed.Reset()
+		if err := m.Carry(&passed); err != nil {
+			t.Fatal(err)
+		}
+	}); n > workers*instances {
+		t.Errorf("%v allocations for %d workers and %d instances", n, workers, instances)
+	}
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range next.Instances() {
+		if in.Messages != workers {
+			t.Errorf("instance %s: %d messages, want %d", in.Name, in.Messages, workers)
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package meter
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"vitrine/director/latency"
+	"vitrine/director/table"
 )
 
 // An Instance holds the counts of one instance since the director's start, over all
@@ -43,11 +46,30 @@ type look struct {
 // Expire ends the transactions without a final answer within their lifetime, and finds
 // the instances that are quiet. Call it about once a second.
 func (m *Meter) Expire(now time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.workers) == 0 {
+	at := m.snapshot()
+	if len(at.workers) == 0 {
 		return
 	}
+	m.expire(now)
+	looks := make(map[owner]look, len(at.targets))
+	for _, target := range at.targets {
+		seen, ok := at.looks[ownerOf(target)]
+		if n := at.messages(target.Slot); !ok || n != seen.messages {
+			seen = look{messages: n, since: now}
+		}
+		seen.quiet = now-seen.since >= m.flights.lifetime
+		looks[ownerOf(target)] = seen
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looks = looks
+}
+
+// expire ends the transactions without a final answer within their lifetime. It holds the lock, because
+// Carry must not see a transaction in flight and ended.
+func (m *Meter) expire(now time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	w := m.workers[0] // its counts are atomic, and concurrent adds are rare
 	m.flights.expire(now, func(slot uint16, heard bool) {
 		c := w.counts(slot)
@@ -59,24 +81,63 @@ func (m *Meter) Expire(now time.Duration) {
 		c.ended[Unanswered].Add(1)
 		w.types[m.typeOf[slot].Load()].timeouts.Add(1)
 	})
-	looks := make(map[uint16]look, len(m.present))
-	for slot := range m.present {
-		seen, ok := m.looks[slot]
-		if n := m.messages(slot); !ok || n != seen.messages {
-			seen = look{messages: n, since: now}
-		}
-		seen.quiet = now-seen.since >= m.flights.lifetime
-		looks[slot] = seen
-	}
-	m.looks = looks
+}
+
+// A snapshot is what a Meter counts for at one time. Many workers have many counts, so they are read
+// without the lock. Nothing in a snapshot changes, except the counts.
+type snapshot struct {
+	workers []*Worker
+	targets []*table.Target
+	looks   map[owner]look
+}
+
+func (m *Meter) snapshot() snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return snapshot{m.workers, m.targets, m.looks}
 }
 
 // messages returns how many requests were sent to the instance of a slot.
-func (m *Meter) messages(slot uint16) (n uint64) {
-	for _, w := range m.workers {
+func (at *snapshot) messages(slot uint16) (n uint64) {
+	for _, w := range at.workers {
 		n += w.counts(slot).messages.Load()
 	}
 	return n
+}
+
+// A flow is what became of the transactions of a slot.
+type flow struct {
+	begun, untimed, inFlight uint64
+	ended                    [outcomes]uint64
+}
+
+func (at *snapshot) flow(slot uint16) (f flow) {
+	gone := uint64(0)
+	for _, w := range at.workers {
+		c := w.counts(slot)
+		f.untimed += c.untimed.Load()
+		for o := range outcomes {
+			n := c.ended[o].Load()
+			f.ended[o] += n
+			gone += n
+		}
+	}
+	for _, w := range at.workers { // after the ends, so that no end counts without its begin
+		f.begun += w.counts(slot).begun.Load()
+	}
+	f.inFlight = f.begun - min(f.begun, gone+f.untimed)
+	return f
+}
+
+// InFlight returns the number of transactions in flight of each instance in the table, by name. It
+// reads a few counts of an instance, where Instances reads its histogram.
+func (m *Meter) InFlight() map[string]uint64 {
+	at := m.snapshot()
+	all := make(map[string]uint64, len(at.targets))
+	for _, target := range at.targets {
+		all[target.Name] = at.flow(target.Slot).inFlight
+	}
+	return all
 }
 
 // Samples are the input of a type's gate.
@@ -107,42 +168,41 @@ func (m *Meter) Samples() map[string]Samples {
 
 // Instances returns the counts of the instances in the table, by type and name.
 func (m *Meter) Instances() []Instance {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make([]Instance, 0, len(m.present))
-	for slot := range m.present {
-		all = append(all, m.read(slot))
-	}
-	slices.SortFunc(all, func(a, b Instance) int {
-		if a.Type < b.Type || a.Type == b.Type && a.Name < b.Name {
-			return -1
-		}
-		return 1
+	at := m.snapshot()
+	order := slices.SortedFunc(slices.Values(at.targets), func(a, b *table.Target) int {
+		return cmp.Or(strings.Compare(a.TypeName(), b.TypeName()), strings.Compare(a.Name, b.Name))
 	})
+	all := make([]Instance, len(order))
+	for i, target := range order {
+		all[i] = at.read(target)
+	}
 	return all
 }
 
 // Instance returns the counts of one instance. They are 0 if it is not in the table.
 func (m *Meter) Instance(ty, name string) Instance {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if slot, ok := m.slots[owner{ty, name}]; ok && m.present[slot] {
-		return m.read(slot)
+	at := m.snapshot()
+	for _, target := range at.targets {
+		if target.Name == name && target.TypeName() == ty {
+			return at.read(target)
+		}
 	}
 	return Instance{Type: ty, Name: name}
 }
 
-// read adds up the counts of one slot.
-func (m *Meter) read(slot uint16) Instance {
-	o := m.owners[slot]
-	seen := m.looks[slot]
-	in := Instance{Type: o.ty, Name: o.name, Messages: m.messages(slot), Ended: make(map[string]uint64, outcomes)}
+// read adds up the counts of one instance.
+func (at *snapshot) read(target *table.Target) Instance {
+	slot, f := target.Slot, at.flow(target.Slot)
+	seen := at.looks[ownerOf(target)]
+	in := Instance{Type: target.TypeName(), Name: target.Name, Messages: at.messages(slot), Begun: f.begun, Untimed: f.untimed, InFlight: f.inFlight}
 	in.Quiet = seen.quiet && seen.messages == in.Messages
-	var ended uint64
+	in.Ended = make(map[string]uint64, outcomes)
+	for o := range outcomes {
+		in.Ended[o.String()] = f.ended[o]
+	}
 	var proceeding int64
-	for _, w := range m.workers {
+	for _, w := range at.workers {
 		c := w.counts(slot)
-		in.Untimed += c.untimed.Load()
 		proceeding += c.proceeding.Load()
 		in.DialogsBegun += c.dialogsBegun.Load()
 		in.DialogsEnded += c.dialogsEnded.Load()
@@ -150,16 +210,7 @@ func (m *Meter) read(slot uint16) Instance {
 		for b := range c.latency {
 			in.Latencies.Add(b, c.latency[b].Load())
 		}
-		for o := range outcomes {
-			n := c.ended[o].Load()
-			in.Ended[o.String()] += n
-			ended += n
-		}
 	}
-	for _, w := range m.workers { // after the ends, so that no end counts without its begin
-		in.Begun += w.counts(slot).begun.Load()
-	}
-	in.InFlight = in.Begun - min(in.Begun, ended+in.Untimed)
 	in.Proceeding = min(in.InFlight, uint64(max(proceeding, 0))) // counts change while they are read
 	return in
 }
@@ -194,7 +245,7 @@ func (m *Meter) Types() []Type {
 }
 
 func (c *instanceCounts) reset() {
-	for _, count := range c.all() {
+	for _, count := range c.all(nil) {
 		count.Store(0)
 	}
 	c.proceeding.Store(0)

@@ -7,6 +7,7 @@ import (
 
 	"vitrine/director/overload"
 	"vitrine/director/table"
+	"vitrine/internal/source"
 	"vitrine/wire/identity"
 )
 
@@ -173,11 +174,7 @@ func (p *Policy) classify(k kind, why reason) (rule, bool) {
 
 // admits reports whether eNodeBs may connect from an address.
 func (p *Policy) admits(a netip.Addr) bool {
-	if len(p.ENodeBs) == 0 {
-		return true
-	}
-	a = a.Unmap()
-	return slices.ContainsFunc(p.ENodeBs, func(n netip.Prefix) bool { return n.Contains(a) })
+	return len(p.ENodeBs) == 0 || source.In(a, p.ENodeBs)
 }
 
 // find returns the instance with a number; nil: there is none. The number is the high octet of

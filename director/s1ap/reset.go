@@ -83,15 +83,7 @@ func (t *turn) resetAt(l *link, i int) {
 // acknowledge sends a Reset Acknowledge with t.items.
 func (t *turn) acknowledge(to *association) {
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.Reset, s1ap.Reject)
-	start := len(b)
-	if len(t.items) > 0 {
-		b = s1ap.BeginList(b, s1ap.ResetConnections, s1ap.Ignore, len(t.items))
-		for i := range t.items {
-			b = s1ap.AppendConnection(b, s1ap.Ignore, t.items[i])
-		}
-		b = s1ap.EndElement(b, start)
-	}
-	t.out = b
+	t.out = s1ap.AppendConnections(b, t.items...)
 	t.answer(to, frame.Common)
 }
 

@@ -90,8 +90,8 @@ func messages(c net.Conn, each func(string)) {
 		}
 		buffer = append(buffer, chunk[:n]...)
 		for {
-			n, err := sip.Frame(buffer, 1<<20)
-			if err != nil || n == 0 {
+			n, err := sip.Length(buffer, 1<<20)
+			if err != nil || n == 0 || n > len(buffer) {
 				break
 			}
 			each(string(buffer[:n]))

@@ -36,6 +36,7 @@ type stream struct {
 	known    bool // the peer is an instance
 	accepted bool // the peer opened it
 	listener int  // that the stream belongs to
+	worker   *streamWorker
 	queue    chan *[]byte
 	done     chan struct{} // closed when the stream has ended
 	queued   atomic.Int64  // bytes
@@ -267,18 +268,17 @@ var pong = []byte("\r\n")
 // handle processes one message.
 func (st *streams) handle(c *stream, data []byte) {
 	c.handled++
-	st.handling.Lock()
-	defer st.handling.Unlock()
-	in := &datagram.Datagram{Data: data, From: c.peer, Listener: c.listener, At: st.now()}
-	room := st.buffers.Get().(*[]byte)
-	defer st.buffers.Put(room)
-	if !st.proxy.Handle(in, (*room)[:0], &st.out) {
+	w := c.worker
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.in = datagram.Datagram{Data: data, From: c.peer, Listener: c.listener, At: st.now()}
+	if !w.proxy.Handle(&w.in, w.room, &w.out) {
 		return
 	}
-	if st.server.core.places[st.out.Listener].Stream {
-		st.send(&st.out)
+	if st.server.core.places[w.out.Listener].Stream {
+		st.send(&w.out)
 		return
 	}
-	st.sender.Send(st.server.handlers[0].group[st.out.Listener], st.out.To, st.out.Parts...)
-	st.sender.Flush()
+	w.sender.Send(st.server.handlers[0].group[w.out.Listener], w.out.To, w.out.Parts...)
+	w.sender.Flush()
 }

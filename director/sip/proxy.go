@@ -9,7 +9,9 @@ package sip
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"vitrine/director/datagram"
 	"vitrine/director/meter"
@@ -50,10 +52,35 @@ type core struct {
 	losses losses
 }
 
+// A steering chooses instances: a table.Steering, or one that several proxies share.
+type steering interface {
+	Choose(now time.Duration, ty table.Type, key uint64, region table.Region) (*table.Target, bool)
+	Resume(now time.Duration, ty table.Type, id uint16, key uint64, region table.Region, dialogs bool) (*table.Target, bool)
+}
+
+// A sharedSteering is the memory of all TCP workers. A client may send a CANCEL or an ACK on another
+// connection than the INVITE, and that connection may belong to another worker.
+type sharedSteering struct {
+	mu       sync.Mutex
+	steering *table.Steering
+}
+
+func (s *sharedSteering) Choose(now time.Duration, ty table.Type, key uint64, region table.Region) (*table.Target, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steering.Choose(now, ty, key, region)
+}
+
+func (s *sharedSteering) Resume(now time.Duration, ty table.Type, id uint16, key uint64, region table.Region, dialogs bool) (*table.Target, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steering.Resume(now, ty, id, key, region, dialogs)
+}
+
 // A Proxy handles the messages of one worker.
 type Proxy struct {
 	server   *core
-	steering *table.Steering
+	steering steering
 	meter    *meter.Worker
 	counts   counts
 	explains bool // messages are not sent: they change nothing that other proxies share

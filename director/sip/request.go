@@ -7,6 +7,7 @@ import (
 
 	"vitrine/director/meter"
 	"vitrine/director/table"
+	"vitrine/internal/source"
 	"vitrine/wire/sip"
 )
 
@@ -219,15 +220,7 @@ func (p *Proxy) isOutward(m *sip.Message, s *pass) bool {
 func (p *Proxy) isTrusted(a netip.Addr) bool { return p.server.trusts(p.rules, a) }
 
 func (c *core) trusts(r *Rules, a netip.Addr) bool {
-	if c.sources().trusted(a) {
-		return true
-	}
-	for _, prefix := range r.trusted {
-		if prefix.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return c.sources().trusted(a) || source.In(a, r.trusted)
 }
 
 // inward sends a request to an instance.

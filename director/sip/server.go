@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,12 +20,12 @@ import (
 // A Config configures a Server.
 type Config struct {
 	Listeners []Listener
-	Workers   int        // UDP workers; one per core is right
+	Workers   int        // workers of UDP, and as many of TCP; one per core is right
 	Inherited []*os.File // sockets of the previous process; those for Listeners are used, and the caller closes all
 	Epochs    *table.Epochs
 	Rules     *Rules
 	Meter     *meter.Meter
-	Keys      int // how many keys each worker remembers
+	Keys      int // how many keys each UDP worker remembers, and all TCP workers together
 	// Keyring signs the director's own entries in messages. nil: a random key, which no
 	// other director has.
 	Keyring *Keyring
@@ -47,11 +48,12 @@ type Config struct {
 
 // A Server serves the SIP listeners.
 type Server struct {
-	core     core
-	group    *datagram.Group // nil: no UDP listener
-	streams  *streams        // nil: no TCP listener
-	proxies  []*Proxy        // the proxies of the UDP workers, then the proxy of TCP
-	handlers []*worker
+	core      core
+	group     *datagram.Group   // nil: no UDP listener
+	streams   *streams          // nil: no TCP listener
+	proxies   []*Proxy          // of all workers
+	steerings []*table.Steering // the memories of the UDP workers, then the memory of TCP
+	handlers  []*worker
 }
 
 // Listen opens or takes over the sockets. Messages wait in the sockets until Run. The
@@ -110,13 +112,19 @@ func (s *Server) listenDatagrams(c *Config) (err error) {
 		}
 	}
 	for range max(c.Workers, 1) {
-		s.handlers = append(s.handlers, &worker{server: s, proxy: s.newProxy(c), listeners: indexes, group: group})
+		s.handlers = append(s.handlers, &worker{server: s, proxy: s.newProxy(c, s.newSteering(c)), listeners: indexes, group: group})
 	}
 	return nil
 }
 
-func (s *Server) newProxy(c *Config) *Proxy {
-	p := &Proxy{server: &s.core, steering: table.NewSteering(c.Epochs, c.Keys), meter: c.Meter.Worker()}
+func (s *Server) newSteering(c *Config) *table.Steering {
+	memory := table.NewSteering(c.Epochs, c.Keys)
+	s.steerings = append(s.steerings, memory)
+	return memory
+}
+
+func (s *Server) newProxy(c *Config, memory steering) *Proxy {
+	p := &Proxy{server: &s.core, steering: memory, meter: c.Meter.Worker()}
 	p.meter.Protocol = "sip"
 	s.proxies = append(s.proxies, p)
 	return p
@@ -204,13 +212,7 @@ func (s *Server) Files() (files []*os.File, err error) {
 
 // Steerings returns the memories of the UDP workers, in their order, and then the memory of
 // TCP. The caller may use them only before and after Run.
-func (s *Server) Steerings() []*table.Steering {
-	all := make([]*table.Steering, len(s.proxies))
-	for i, p := range s.proxies {
-		all[i] = p.steering
-	}
-	return all
-}
+func (s *Server) Steerings() []*table.Steering { return slices.Clone(s.steerings) }
 
 // Close closes the sockets; Run must have returned.
 func (s *Server) Close() error {

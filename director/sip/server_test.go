@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -193,7 +195,7 @@ func TestEndOfStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	st := &streams{writeTimeout: time.Hour, now: func() time.Duration { return 0 }, proxy: &Proxy{meter: meter.New(8, time.Hour).Worker()}}
+	st := &streams{writeTimeout: time.Hour, now: func() time.Duration { return 0 }, workers: []*streamWorker{{proxy: &Proxy{meter: meter.New(8, time.Hour).Worker()}}}}
 	c := &stream{conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
 	for range queueLength { // more than the kernel buffers
 		b := make([]byte, maxMessage)
@@ -318,6 +320,72 @@ func TestHandOver(t *testing.T) {
 	totals, err := second.Counters()
 	if err != nil || totals.Inward != between+after || totals.Streams.Accepted != 1 {
 		t.Errorf("the second director counted %+v, error %v", totals, err)
+	}
+}
+
+// TestConnectionsDoNotWaitForEachOther checks that a request is served while one on another
+// connection is still being handled.
+func TestConnectionsDoNotWaitForEachOther(t *testing.T) {
+	server := newUAS(t, "127.0.0.1")
+	begun, wait := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(wait) })
+	defer end()
+	rules := oneType(false)
+	var requests atomic.Int64
+	rules.Region = func(netip.Addr) table.Region { // part of the handling of each request
+		if requests.Add(1) == 1 {
+			close(begun)
+			<-wait
+		}
+		return 0
+	}
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, rules, nil, instance(server))
+	slow, quick := newPhone(t, "tcp", d.Addresses()[1]), newPhone(t, "tcp", d.Addresses()[1])
+	slow.send(slow.request("INVITE", "slow", 0))
+	<-begun
+	quick.send(quick.request("INVITE", "quick", 0))
+	if answer := quick.next(); !strings.Contains(answer, "\r\nCall-ID: quick\r\n") {
+		t.Errorf("got %s", answer)
+	}
+	end()
+	if answer := slow.next(); !strings.Contains(answer, "\r\nCall-ID: slow\r\n") {
+		t.Errorf("got %s", answer)
+	}
+}
+
+// TestConnectionsShareTheirMemory drains the instance of an INVITE. The CANCEL must still reach it,
+// although it comes over a new connection.
+func TestConnectionsShareTheirMemory(t *testing.T) {
+	a, b := newUAS(t, "127.0.0.1"), newUAS(t, "127.0.0.1")
+	const now = time.Minute // the first epoch began long ago
+	d := direct(t, []string{"udp://127.0.0.1:0", "tcp://127.0.0.1:0"}, oneType(false), func(c *Config) {
+		c.Now = func() time.Duration { return now }
+	}, instance(a), instance(b))
+	p := newPhone(t, "tcp", d.Addresses()[1])
+	p.send(p.request("INVITE", "one", 0))
+	p.next()
+	if b.count.Load() > 0 {
+		a, b = b, a
+	}
+	drained := instance(a)
+	drained.State = vitrine.Draining
+	next, err := table.New(2, oneType(false).Types, []vitrine.Instance{drained, instance(b)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.config.Meter.Register(next); err != nil {
+		t.Fatal(err)
+	}
+	if wait := d.config.Epochs.Publish(now, next, nil); wait > 0 {
+		t.Fatalf("the table may be published in %v", wait)
+	}
+	again := newPhone(t, "tcp", d.Addresses()[1])
+	for _, c := range []struct{ method, call string }{{"INVITE", "two"}, {"CANCEL", "one"}} {
+		again.send(again.request(c.method, c.call, 0))
+		again.next()
+	}
+	if a.count.Load() != 2 || b.count.Load() != 1 {
+		t.Errorf("the draining instance got %d requests, and the other %d; want 2 and 1", a.count.Load(), b.count.Load())
 	}
 }
 

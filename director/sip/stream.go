@@ -55,12 +55,10 @@ type streams struct {
 	buffers        sync.Pool
 	goroutines     sync.WaitGroup
 
-	handling sync.Mutex // guards proxy, sender and out
-	proxy    *Proxy
-	sender   *datagram.Sender
-	out      Outgoing
+	workers []*streamWorker
 
 	mu     sync.Mutex // guards the fields down to redials
+	opened uint64     // connections, since the start
 	conns  map[streamKey]*stream
 	others map[netip.Addr]int // connections that are not an instance's, by source
 	count  int                // sum of others
@@ -73,6 +71,16 @@ type streams struct {
 	queued atomic.Int64 // bytes
 
 	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
+}
+
+// A streamWorker handles the messages of some connections, one at a time.
+type streamWorker struct {
+	mu     sync.Mutex // guards the fields below
+	proxy  *Proxy
+	sender *datagram.Sender // nil: no UDP listener
+	in     datagram.Datagram
+	room   []byte
+	out    Outgoing
 }
 
 // A streamKey identifies a stream. A peer may connect to several listeners from one port.
@@ -108,9 +116,13 @@ func (s *Server) listenStreams(c *Config) error {
 		return nil
 	}
 	st.share(c)
-	st.proxy = s.newProxy(c)
-	if s.group != nil {
-		st.sender = s.group.NewSender()
+	memory := &sharedSteering{steering: s.newSteering(c)}
+	for range max(c.Workers, 1) {
+		w := &streamWorker{proxy: s.newProxy(c, memory), room: make([]byte, 0, 2048)}
+		if s.group != nil {
+			w.sender = s.group.NewSender()
+		}
+		st.workers = append(st.workers, w)
 	}
 	return nil
 }
@@ -230,7 +242,8 @@ func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPCo
 	if st.closed || st.ctx == nil || len(st.conns) >= st.maxConnections || !known && !st.hasRoom(peer.Addr()) {
 		return nil, false
 	}
-	c = &stream{peer: peer, known: known, accepted: conn != nil, listener: listener, conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
+	c = &stream{peer: peer, known: known, accepted: conn != nil, listener: listener, worker: st.workers[st.opened%uint64(len(st.workers))], conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
+	st.opened++
 	st.conns[key] = c
 	st.addCount(c)
 	if conn == nil {
@@ -277,7 +290,7 @@ func (st *streams) send(out *Outgoing) {
 // drop counts a message that cannot be sent.
 func (st *streams) drop(cause meter.Cause, to netip.AddrPort) {
 	st.unsent.Add(1)
-	st.proxy.meter.Drop(st.now(), meter.NoType, cause, to)
+	st.workers[0].proxy.meter.Drop(st.now(), meter.NoType, cause, to)
 }
 
 // push queues a message. If there is no room for the message or its connection, push returns

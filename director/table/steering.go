@@ -19,7 +19,7 @@ import (
 //
 // After a restart the memory is empty: see Restore.
 //
-// Only one goroutine may choose; any may call Counters. Nothing is allocated after
+// Only one goroutine at a time may choose; any may call Counters. Nothing is allocated after
 // NewSteering.
 type Steering struct {
 	epochs  *Epochs
