@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"vitrine/internal/access"
+	"vitrine/internal/vitals"
 )
 
 // OpenAPI describes the REST interface.
@@ -18,15 +19,18 @@ import (
 var OpenAPI []byte
 
 // Handler returns the REST interface. The guard protects everything except /healthz and
-// /openapi.yaml.
-func (o *Orchestrator) Handler(guard access.Guard) http.Handler {
-	return guard.Handler(access.OpenRoutes(OpenAPI), o.routes())
+// /openapi.yaml. /metrics includes the metrics of self, whose prefix and version Handler sets.
+func (o *Orchestrator) Handler(guard access.Guard, self vitals.Service) http.Handler {
+	return guard.Handler(access.OpenRoutes(OpenAPI), o.routes(self))
 }
 
 // routes returns the guarded handlers by pattern, as in http.ServeMux.
-func (o *Orchestrator) routes() access.Routes {
+func (o *Orchestrator) routes(self vitals.Service) access.Routes {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{o})
+	o.counted.register(registry)
+	self.Prefix, self.Version = prefix, o.Version
+	self.Register(registry)
 	return access.Routes{
 		"GET /v1/status":                  func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Status()) },
 		"GET /v1/events":                  func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, o.Events()) },

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vitrine/internal/access"
+	"vitrine/internal/vitals"
 )
 
 // served serves a rig's orchestrator over TCP without tokens, so clients may only read.
@@ -24,7 +25,9 @@ func served(t *testing.T) (*rig, func(method, path string) (status int, body str
 	for range 4 {
 		r.step(t.Context())
 	}
-	server := httptest.NewServer(r.Handler(access.Guard{Service: "orchestrator", Tokens: func() access.Tokens { return nil }, Socket: "s", Log: slog.New(slog.DiscardHandler)}))
+	guard := access.Guard{Service: "orchestrator", Tokens: func() access.Tokens { return nil }, Socket: "s", Log: slog.New(slog.DiscardHandler)}
+	r.Version = "v1"
+	server := httptest.NewServer(r.Handler(guard, vitals.Service{ReloadFailed: func() bool { return false }}))
 	t.Cleanup(server.Close)
 	return r, func(method, path string) (int, string) {
 		t.Helper()
@@ -69,7 +72,8 @@ func TestAPIAnswers(t *testing.T) {
 		`vitrine_flex_instances{state="active",type="registration"} 0`, `vitrine_flex_instances{state="failed",type="registration"} 0`,
 		`vitrine_flex_deaths_total{type="registration"} 0`, `vitrine_flex_lost_total{type="registration"} 0`,
 		`vitrine_flex_lost_dialogs_total{type="registration"} 0`,
-		`vitrine_flex_state_failures_total 0`, `vitrine_flex_event_failures_total 0`,
+		`vitrine_flex_state_failures_total 0`, `vitrine_flex_event_failures_total 0`, `vitrine_flex_reload_failed 0`,
+		`vitrine_flex_build_info{version="v1"} 1`,
 	} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("/metrics lacks %s:\n%s", want, metrics)
@@ -86,12 +90,25 @@ func TestAPIAnswers(t *testing.T) {
 	}
 }
 
-// TestOpenAPIHasAllPaths checks that the document describes exactly the served paths, and the
-// fields of a status.
+// TestListsAreNeverNull checks that before the first step, lists are empty and not null, as the OpenAPI
+// document says.
+func TestListsAreNeverNull(t *testing.T) {
+	r := newRig(t, "")
+	for want, v := range map[string]any{`"types":[],"instances":[]}`: r.Status(), `[]`: r.Events()} {
+		text, err := json.Marshal(v)
+		if err != nil || !strings.HasSuffix(string(text), want) {
+			t.Errorf("got %s, error %v, want %s at the end", text, err, want)
+		}
+	}
+}
+
+// TestOpenAPIHasAllPaths checks that the document describes exactly the served paths and the
+// fields of a status, and that clients made from it can send a token and expect refusals.
 func TestOpenAPIHasAllPaths(t *testing.T) {
 	r, ask := served(t)
 	var document struct {
-		Paths      map[string]map[string]any
+		Security   []map[string][]string
+		Paths      map[string]map[string]struct{ Responses map[string]any }
 		Components struct {
 			Schemas map[string]struct{ Properties map[string]any }
 		}
@@ -99,19 +116,27 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 	if err := yaml.Unmarshal(OpenAPI, &document); err != nil {
 		t.Fatal(err)
 	}
+	if !slices.ContainsFunc(document.Security, func(s map[string][]string) bool { return s["bearer"] != nil }) {
+		t.Error("no request has a token")
+	}
+	open := access.OpenRoutes(OpenAPI)
 	var documented []string
 	for path, methods := range document.Paths {
 		at := strings.ReplaceAll(path, "{name}", "registration-1")
-		for method := range methods {
-			documented = append(documented, strings.ToUpper(method)+" "+path)
+		for method, operation := range methods {
+			pattern := strings.ToUpper(method) + " " + path
+			documented = append(documented, pattern)
+			if open[pattern] == nil && operation.Responses["default"] == nil {
+				t.Errorf("%s has no default response", pattern)
+			}
 			if status, body := ask(strings.ToUpper(method), at); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d: %s", method, path, status, body)
 			}
 		}
 	}
 	slices.Sort(documented)
-	routes := r.routes()
-	maps.Copy(routes, access.OpenRoutes(OpenAPI))
+	routes := r.routes(vitals.Service{})
+	maps.Copy(routes, open)
 	if patterns := slices.Sorted(maps.Keys(routes)); !slices.Equal(documented, patterns) {
 		t.Errorf("documented paths: %v\nserved paths: %v", documented, patterns)
 	}

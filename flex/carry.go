@@ -49,17 +49,26 @@ func (o *Orchestrator) holdAll() {
 // carryOut carries out the actions.
 func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []decide.Action) {
 	clear(o.why)
+	var orders []*instance
 	for _, a := range actions {
-		o.why[a.Type] = append(o.why[a.Type], fmt.Sprintf("%s: %s: %s", a.Kind, a.Cause, a.Reason))
+		if a.Kind == decide.Start {
+			if in := o.enlist(now, a); in != nil {
+				orders = append(orders, in)
+			} else {
+				a.Kind, a.Cause = decide.Hold, decide.CauseMaximum
+				a.Reason += "; the directors have no free ID for another instance of the type"
+			}
+		}
+		why := fmt.Sprintf("%s: %s: %s", a.Kind, a.Cause, a.Reason)
+		if a.Kind == decide.Hold && slices.Contains(o.why[a.Type], why) {
+			continue // one Hold stands for all starts without an ID
+		}
+		o.why[a.Type] = append(o.why[a.Type], why)
 		if a.Kind == decide.Hold {
 			o.hold(now, a)
 			continue
 		}
-		o.counted.acted(a)
-		if a.Kind == decide.Start {
-			o.start(ctx, now, a)
-			continue
-		}
+		o.counted.actions.WithLabelValues(a.Type, a.Kind.String(), string(a.Cause)).Inc()
 		in := o.instances[a.Instance]
 		if in == nil {
 			continue
@@ -76,29 +85,45 @@ func (o *Orchestrator) carryOut(ctx context.Context, now time.Time, actions []de
 		}
 		o.event(in, a.Kind.String(), a.Cause, a.Reason)
 	}
+	o.start(ctx, now, orders)
 	o.register(ctx) // before stop, so that no director sends to an instance that stops
 	o.stop(ctx)
 }
 
-// start orders an instance. It saves the state before it calls the runner, so that no
-// instance runs without a record in the state file.
-func (o *Orchestrator) start(ctx context.Context, now time.Time, a decide.Action) {
-	t := o.File.Type(a.Type)
-	if t == nil {
-		return
+// enlist adds an instance, which start then orders. It returns nil if no number is free for it.
+func (o *Orchestrator) enlist(now time.Time, a decide.Action) *instance {
+	number := o.freeNumber(o.types[a.Type].highest)
+	if number == 0 {
+		return nil
 	}
 	o.next[a.Type]++
-	in := &instance{Name: fmt.Sprintf("%s-%d", a.Type, o.next[a.Type]), Type: a.Type, Size: a.Flavor, ID: o.freeNumber(), ordered: now}
+	in := &instance{Name: fmt.Sprintf("%s-%d", a.Type, o.next[a.Type]), Type: a.Type, Size: a.Flavor, ID: number, ordered: now}
 	o.instances[in.Name] = in
 	o.enter(in, decide.Starting, now)
 	o.event(in, EventStart, a.Cause, a.Reason)
+	return in
+}
+
+// start orders the instances. It saves the state before it calls the runner, so that no
+// instance runs without a record in the state file. One save serves all, because a burst that
+// is saved instance by instance would delay the next readings.
+func (o *Orchestrator) start(ctx context.Context, now time.Time, all []*instance) {
+	if len(all) == 0 {
+		return
+	}
 	o.save(now, true)
+	for _, in := range all {
+		if err := o.startOne(ctx, in); err != nil {
+			o.fail(in, now, err.Error())
+			o.forget(in)
+		}
+	}
+}
+
+func (o *Orchestrator) startOne(ctx context.Context, in *instance) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	if err := o.Runner.Start(ctx, o.order(t, in)); err != nil {
-		o.fail(in, now, err.Error())
-		o.forget(in)
-	}
+	return o.Runner.Start(ctx, o.order(o.File.Type(in.Type), in))
 }
 
 // order returns the order for an instance.

@@ -29,6 +29,7 @@ type typeReading struct {
 	rate    float64 // refused messages per second, between the last two readings
 	known   bool    // the last two readings are fresh
 	leased  bool
+	highest uint16 // highest number that all directors accept for an instance; 0: not known
 }
 
 // window is the averaging time of latency and success ratio.
@@ -207,16 +208,21 @@ func (o *Orchestrator) readType(name string, at time.Time) {
 		return
 	}
 	var refused uint64
+	var highest []uint16
 	t.leased = o.isMeasured(name)
 	for _, r := range o.directors {
 		for _, c := range r.types {
 			if c.Name == name {
 				refused += c.Refused["no_instance"] + c.Refused["overloaded"]
+				highest = append(highest, c.HighestID)
 			}
 		}
 		for _, l := range r.leases {
 			t.leased = t.leased || l.Type == name
 		}
+	}
+	if len(highest) > 0 {
+		t.highest = slices.Min(highest)
 	}
 	elapsed := at.Sub(t.at)
 	t.known = !t.at.IsZero() && elapsed < 3*period

@@ -169,7 +169,7 @@ func (e *Events) turn() error {
 func (e *Events) all() []Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.last)
+	return append([]Event{}, e.last...) // in JSON [], not null
 }
 
 func (e *Events) close() error { return e.file.Close() }

@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/flex/config"
@@ -89,6 +91,7 @@ type fakeDirector struct {
 	inFlight uint64
 	dialogs  int64   // open dialogs of each instance
 	rate     float64 // transactions/s to the first instance by name
+	highest  uint16  // ID that an instance may have; 0: it does not tell
 	err      error
 	asked    time.Time
 	leases   []client.Lease // the type of a lease keeps its active instances
@@ -97,7 +100,7 @@ type fakeDirector struct {
 func (d *fakeDirector) Leases(context.Context) ([]client.Lease, error) { return d.leases, d.err }
 
 func (d *fakeDirector) Types(context.Context) ([]client.Type, error) {
-	return []client.Type{{Name: "registration"}}, d.err
+	return []client.Type{{Name: "registration", HighestID: d.highest}}, d.err
 }
 
 func (d *fakeDirector) Instances(context.Context) (list []client.Instance, err error) {
@@ -639,9 +642,10 @@ func TestDialogsAtTheDrainDeadlineAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.run(40 * time.Second)
-		transactions, dialogs := r.counted.losses["registration"], r.counted.cut["registration"]
+		transactions := testutil.ToFloat64(r.counted.losses.WithLabelValues("registration"))
+		dialogs := testutil.ToFloat64(r.counted.cut.WithLabelValues("registration"))
 		if transactions != 0 || dialogs != 50 || !r.has(EventLost, "50 dialogs are open") {
-			t.Errorf("counted %d transactions and %d dialogs, want 0 and 50: %+v", transactions, dialogs, r.Events())
+			t.Errorf("counted %g transactions and %g dialogs, want 0 and 50: %+v", transactions, dialogs, r.Events())
 		}
 	})
 }
@@ -783,7 +787,7 @@ func TestDeathAfterATakeoverIsADeath(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration // from the takeover to the death
 		want  string
-		count uint64
+		count float64
 	}{
 		"before": {0, "while no orchestrator ran", 0},
 		"after":  {10 * time.Second, "nobody stopped it", 1},
@@ -798,8 +802,8 @@ func TestDeathAfterATakeoverIsADeath(t *testing.T) {
 				}
 				delete(r.runner.units, "registration-1")
 				r.run(10 * time.Second)
-				if n := r.counted.deaths["registration"]; !r.has(EventFail, c.want) || n != c.count || r.inState(decide.Active) != 1 {
-					t.Errorf("counted %d deaths, want %d: %+v", n, c.count, r.Events())
+				if n := testutil.ToFloat64(r.counted.deaths.WithLabelValues("registration")); !r.has(EventFail, c.want) || n != c.count || r.inState(decide.Active) != 1 {
+					t.Errorf("counted %g deaths, want %g: %+v", n, c.count, r.Events())
 				}
 			})
 		})
@@ -963,18 +967,29 @@ func TestEachInstanceHasANumberOfItsOwn(t *testing.T) {
 }
 
 // TestNumbersAreGivenInTurn checks that instances get consecutive numbers, even above lastNumber,
-// and that the number of a removed instance is used again.
+// and that the number of a removed instance is used again, but not at once.
 func TestNumbersAreGivenInTurn(t *testing.T) {
 	o := &Orchestrator{instances: map[string]*instance{}}
-	for n := range 300 {
-		id := o.freeNumber()
+	for n := range lastCode {
+		id := o.freeNumber(lastCode)
 		if id != uint16(n+1) {
 			t.Fatalf("instance %d got ID %d", n+1, id)
 		}
 		o.instances[fmt.Sprint(n)] = &instance{ID: id}
 	}
+	if id := o.freeNumber(lastCode); id != 0 {
+		t.Errorf("got ID %d, although none is free", id)
+	}
 	delete(o.instances, "6")
-	if id := o.freeNumber(); id != 7 {
+	if id := o.freeNumber(lastCode); id != 7 {
 		t.Errorf("next ID: got %d, want the only free one, 7", id)
+	}
+	o.instances["6"] = &instance{ID: 7}
+	if id := o.freeNumber(0); id != 256 {
+		t.Errorf("next ID while no director tells the highest: got %d, want 256", id)
+	}
+	o.next = map[string]int{"call": 3} // three starts, whose instances are gone
+	if id := o.freeNumber(65535); id != 259 {
+		t.Errorf("next ID above %d: got %d, want 259, the fourth", lastCode, id)
 	}
 }

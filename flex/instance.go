@@ -3,6 +3,7 @@ package flex
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -114,15 +115,18 @@ func (o *Orchestrator) forget(in *instance) {
 	o.changed = true
 }
 
-// lastNumber is the highest number that instances of all protocols can carry: a TEID has
-// seven bits for it (docs/director-gtpc.md), an MME code eight.
-const lastNumber = 127
+// The highest numbers that instances of some protocols can carry.
+const (
+	lastNumber = 127 // a TEID has seven bits for it (docs/director-gtpc.md)
+	lastCode   = 255 // an MME code has eight bits
+)
 
-// freeNumber returns the number for a new instance. It cycles through 1 to lastNumber and
-// does not reuse a number early, because messages may still carry the number of a removed
-// instance. Numbers are unique across all types, because S1AP needs that. When all of them
-// are in use, freeNumber returns the lowest free number above lastNumber.
-func (o *Orchestrator) freeNumber() uint16 {
+// freeNumber returns the number for a new instance of a type whose instances can carry numbers up to
+// highest; 0: not known. It returns 0 if none is free. It takes numbers in turn, because messages may still
+// carry the number of a removed instance. Numbers are unique across all types, because S1AP needs that.
+// Types that can carry more than lastCode leave the lower numbers to the other types. Those get 1 to
+// lastNumber, and when all of these are in use, the lowest free number above.
+func (o *Orchestrator) freeNumber(highest uint16) uint16 {
 	used := map[uint16]bool{0: true}
 	for _, in := range o.instances {
 		used[in.ID] = true
@@ -132,17 +136,30 @@ func (o *Orchestrator) freeNumber() uint16 {
 			used[in.ID] = true
 		}
 	}
+	if highest > lastCode {
+		turn, room := 0, int(highest)-lastCode
+		for _, n := range o.next {
+			turn += n // each start moves it on
+		}
+		for i := range room {
+			if n := uint16(lastCode + 1 + (turn+i)%room); !used[n] {
+				return n
+			}
+		}
+		return 0
+	}
 	for range lastNumber {
 		o.number = o.number%lastNumber + 1
 		if !used[o.number] {
 			return o.number
 		}
 	}
-	n := uint16(lastNumber + 1)
-	for used[n] {
-		n++ // it ends: there are more numbers than instances
+	for n := lastNumber + 1; n <= cmp.Or(int(highest), math.MaxUint16); n++ {
+		if !used[uint16(n)] {
+			return uint16(n)
+		}
 	}
-	return n
+	return 0
 }
 
 // longestReason bounds the reason of a failure, in bytes: it contains the end of a log.
@@ -159,7 +176,7 @@ func (o *Orchestrator) fail(in *instance, now time.Time, reason string) {
 		died.Lived = now.Sub(in.active)
 	}
 	o.died = append(o.died, died)
-	o.counted.failed(in.Type)
+	o.counted.deaths.WithLabelValues(in.Type).Inc()
 	o.enter(in, decide.Failed, now)
 	o.event(in, EventFail, "", reason)
 }
@@ -220,7 +237,8 @@ func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time)
 		o.event(in, EventDrained, "", "nothing is in flight")
 	case now.Sub(in.since) >= deadline:
 		o.enter(in, decide.Drained, now)
-		o.counted.lost(in.Type, inFlight, uint64(max(open, 0)))
+		o.counted.losses.WithLabelValues(in.Type).Add(float64(inFlight))
+		o.counted.cut.WithLabelValues(in.Type).Add(float64(max(open, 0)))
 		o.event(in, EventLost, "deadline", fmt.Sprintf("after %s %d transactions are in flight and %d dialogs are open: they are lost", deadline, inFlight, max(open, 0)))
 	}
 }

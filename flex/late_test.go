@@ -72,6 +72,31 @@ func TestALateAnswerIsNoBurst(t *testing.T) {
 	}
 }
 
+// TestStatusDuringTheFirstStep checks that a restarted orchestrator tells of its instances, and can drain
+// them, while its first step waits for a director.
+func TestStatusDuringTheFirstStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		r.restart()
+		r.Directors = []Director{lateDirector{r.director, period / 2}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
+		if s := r.Status(); len(s.Types) != 1 || len(s.Instances) != 1 {
+			t.Errorf("got %+v, want one type and one instance", s)
+		}
+		if err := r.Drain("registration-1"); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 // TestStepsAreAPeriodApart checks that a long step does not make two of the next ones follow closely.
 func TestStepsAreAPeriodApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"vitrine"
 	"vitrine/redline"
 )
 
@@ -36,19 +37,19 @@ func (m *Measured) String() string {
 	var found string
 	switch m.Verdict {
 	case redline.Within:
-		found = fmt.Sprintf("%.4g/s, between %.4g and %.4g", m.Rate, m.Low, m.High)
+		found = fmt.Sprintf("%s/s, between %s and %s", vitrine.Digits(m.Rate), vitrine.Digits(m.Low), vitrine.Digits(m.High))
 	case redline.AtLeast:
-		found = fmt.Sprintf("at least %.4g/s: %s", m.Low, m.Why)
+		found = fmt.Sprintf("at least %s/s: %s", vitrine.Digits(m.Low), m.Why)
 	default:
-		return fmt.Sprintf("%s: %s; the capacity stays at %.4g/s", m.Verdict, m.Why, m.After)
+		return fmt.Sprintf("%s: %s; the capacity stays at %s/s", m.Verdict, m.Why, vitrine.Digits(m.After))
 	}
 	if m.Relief >= 0.01 {
 		found += fmt.Sprintf(", while the other instances on the host had %.0f%% less load", 100*m.Relief)
 	}
 	if m.After == m.Before {
-		return fmt.Sprintf("%s; the capacity stays at %.4g/s", found, m.After)
+		return fmt.Sprintf("%s; the capacity stays at %s/s", found, vitrine.Digits(m.After))
 	}
-	return fmt.Sprintf("%s; the capacity is %.4g/s instead of %.4g/s", found, m.After, m.Before)
+	return fmt.Sprintf("%s; the capacity is %s/s instead of %s/s", found, vitrine.Digits(m.After), vitrine.Digits(m.Before))
 }
 
 // Found reports whether the measurement found a capacity or a lower bound of it.

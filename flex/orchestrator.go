@@ -62,6 +62,7 @@ type Options struct {
 	Redline Measurer
 	Costs   map[string]map[string]Cost // CPU cost from the profiles in the file, by type and size
 	Log     *slog.Logger
+	Version string // for the status and /metrics
 	// Policy decides, and PolicyName is its name. nil: package decide. Other policies exist
 	// for comparisons.
 	Policy     policy.Policy
@@ -76,7 +77,7 @@ type Orchestrator struct {
 
 	asked   sync.Mutex // guards drains
 	drains  []string   // instances that users asked to drain, until the next step
-	counted counters
+	counted *counters
 
 	// Only the goroutine that calls step may use the fields below.
 
@@ -109,7 +110,7 @@ func New(o Options) (*Orchestrator, error) {
 		Options: o, instances: map[string]*instance{}, next: map[string]int{}, gone: map[string]netip.AddrPort{}, services: map[string]*service{},
 		directors: make([]reading, len(o.Directors)), admitted: make([]bool, len(o.Directors)), types: map[string]*typeReading{}, holds: map[holdKey]time.Time{},
 		why: map[string][]string{}, away: map[string]string{}, profiles: map[string]*Profile{}, digests: map[[2]string]string{},
-		store: storeWatch{silent: map[string]*silence{}},
+		store: storeWatch{silent: map[string]*silence{}}, counted: newCounters(),
 	}
 	if f.Policy == nil {
 		f.Policy, f.PolicyName = decide.Decide, policy.Flex
@@ -119,14 +120,13 @@ func New(o Options) (*Orchestrator, error) {
 		return nil, err
 	}
 	f.Types = slices.Clone(o.Types)
-	for _, t := range f.Types { // counters begin with 0, or an alert would miss the first event
-		count(&f.counted.deaths, t.Name, 0)
-		f.counted.lost(t.Name, 0, 0)
+	for _, t := range f.Types {
+		f.counted.begin(t.Name)
 	}
 	if err := f.restore(); err != nil {
 		return nil, err
 	}
-	f.status.Store(&Status{})
+	f.status.Store(&Status{Types: []TypeStatus{}, Instances: []InstanceStatus{}})
 	return f, nil
 }
 
@@ -138,6 +138,7 @@ const period = time.Second
 
 // Run decides until ctx ends. The instances keep running after Run returns.
 func (o *Orchestrator) Run(ctx context.Context) error {
+	o.publish(time.Now()) // the first step may wait for a director
 	for {
 		// A ticker would let two steps follow a long one closely. Rates over so short a time are noise.
 		next := time.After(period)

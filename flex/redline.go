@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"vitrine"
 	"vitrine/flex/config"
 	"vitrine/flex/decide"
 	"vitrine/redline"
@@ -133,7 +134,7 @@ func (o *Orchestrator) mustEnd(typeName string) string {
 	}
 	if t := o.memory.Types[typeName]; t != nil {
 		if s := t.Sight; max(s.Level, s.Forecast) > s.Capacity {
-			return fmt.Sprintf("%.4g/s are expected and %.4g/s can be carried: the type needs more instances", max(s.Level, s.Forecast), s.Capacity)
+			return fmt.Sprintf("%s/s are expected and %s/s can be carried: the type needs more instances", vitrine.Digits(max(s.Level, s.Forecast)), vitrine.Digits(s.Capacity))
 		}
 	}
 	return ""
@@ -413,7 +414,7 @@ func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
 			given[f.Name] = f.Capacity
 		}
 		for _, size := range p.meet(given) {
-			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Cause: "file", Reason: fmt.Sprintf("the file has another capacity of size %s: %.4g/s count, not what was measured", size, given[size])})
+			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Cause: "file", Reason: fmt.Sprintf("the file has another capacity of size %s: %s/s count, not what was measured", size, vitrine.Digits(given[size]))})
 		}
 		for size, rate := range p.Measured {
 			if t != nil && t.Redline != nil { // without a redline section, the capacities in the file apply

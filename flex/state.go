@@ -55,7 +55,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 		err = durable.Replace(filepath.Join(o.File.State, StateFile), append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		o.counted.unsaved()
+		o.counted.saves.Inc()
 		o.Log.Error("cannot write the state file; retrying. A restarted orchestrator finds running instances without it", "error", err)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 type Status struct {
 	At        time.Time        `json:"at"`
 	PID       int              `json:"pid"`
+	Version   string           `json:"version"`
 	Policy    string           `json:"policy"`               // Name of the policy: flex, or the rules of another autoscaler.
 	Away      []string         `json:"away,omitempty"`       // Unreachable components, with the error. Without a director or the runner nothing is scaled; without any store nothing is drained.
 	StorePast []string         `json:"store_past,omitempty"` // Operations of the store past their threshold: too many requests are slow or refused.
@@ -71,7 +72,7 @@ type InstanceStatus struct {
 	Members  []unit.Member `json:"members,omitempty"`
 }
 
-// Status returns the status after the last step. Callers must not modify it.
+// Status returns the status after the last step, or at the start of Run. Callers must not modify it.
 func (o *Orchestrator) Status() *Status { return o.status.Load() }
 
 // Events returns the last events, oldest first.
@@ -79,7 +80,7 @@ func (o *Orchestrator) Events() []Event { return o.events.all() }
 
 // publish stores the Status of this step for readers.
 func (o *Orchestrator) publish(now time.Time) {
-	s := &Status{At: now.UTC(), PID: os.Getpid(), Policy: o.PolicyName, StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
+	s := &Status{At: now.UTC(), PID: os.Getpid(), Version: o.Version, Policy: o.PolicyName, StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
 	for _, what := range slices.Sorted(maps.Keys(o.away)) {
 		s.Away = append(s.Away, fmt.Sprintf("%s: %s", what, o.away[what]))
 	}

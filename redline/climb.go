@@ -72,7 +72,7 @@ func (r *run) climb(ctx context.Context) error {
 		step := search.Next(history)
 		if step.Done {
 			if last := &r.result.Steps[len(r.result.Steps)-1]; last.Invalid != "" {
-				r.result.Why = fmt.Sprintf("%.4g/s could not be measured: %s", last.Target, last.Invalid)
+				r.result.Why = fmt.Sprintf("%s/s could not be measured: %s", vitrine.Digits(last.Target), last.Invalid)
 			}
 			return nil
 		}
@@ -151,10 +151,7 @@ func (r *run) search() (rate.Search, rate.Config) {
 
 // round rounds to four significant digits, for readable results.
 func round(x float64) float64 {
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
-	if err != nil {
-		return x
-	}
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 4, 64), 64)
 	return rounded
 }
 
@@ -240,7 +237,7 @@ func (r *run) step(ctx context.Context, target float64) (measured, error) {
 			break
 		}
 	}
-	r.note("at %.4g/s after %.1fs", target, time.Since(began).Seconds())
+	r.note("at %s/s after %.1fs", vitrine.Digits(target), time.Since(began).Seconds())
 	return r.measure(ctx)
 }
 

@@ -120,7 +120,7 @@ func (s *Result) add(target, weight, share float64, m measured) {
 
 // line describes a step in one line, for people.
 func (s *Step) line() string {
-	text := fmt.Sprintf("%.4g/s for %.0fs: success %.4g, p50 %.3gms, p99 %.3gms, %.0f%% of the budget", s.Rate, s.Seconds, s.Success, s.P50, s.P99, 100*s.Budget)
+	text := fmt.Sprintf("%s/s for %.0fs: success %.4g, p50 %.3gms, p99 %.3gms, %.0f%% of the budget", vitrine.Digits(s.Rate), s.Seconds, s.Success, s.P50, s.P99, 100*s.Budget)
 	if s.CPU > 0 {
 		text += fmt.Sprintf(", %.2f CPUs", s.CPU)
 	}
@@ -150,7 +150,7 @@ func (r *run) conclude() {
 		s.Verdict, s.High = Within, round(c.High)
 	case vitrine.CensoredBelow:
 		s.Verdict, s.Rate, s.Low, s.High = Below, 0, 0, round(c.High)
-		s.Why = fmt.Sprintf("the first step met the objective, but all steps together do not, even at %.4g/s", s.High)
+		s.Why = fmt.Sprintf("the first step met the objective, but all steps together do not, even at %s/s", vitrine.Digits(s.High))
 	default:
 		if s.Why == "" {
 			s.Why = "the limits allow no more traffic to be shifted"
@@ -163,9 +163,9 @@ func (s *Result) String() string {
 	name := s.Instance + " of type " + s.Type
 	switch s.Verdict {
 	case Within:
-		return fmt.Sprintf("%s: %.4g/s, between %.4g and %.4g", name, s.Rate, s.Low, s.High)
+		return fmt.Sprintf("%s: %s/s, between %s and %s", name, vitrine.Digits(s.Rate), vitrine.Digits(s.Low), vitrine.Digits(s.High))
 	case AtLeast:
-		return fmt.Sprintf("%s: at least %.4g/s: %s", name, s.Rate, s.Why)
+		return fmt.Sprintf("%s: at least %s/s: %s", name, vitrine.Digits(s.Rate), s.Why)
 	case Below:
 		return fmt.Sprintf("%s: below the present rate: %s", name, s.Why)
 	case NotIdentifiable:

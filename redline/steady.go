@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"vitrine"
 	"vitrine/search/rate"
 )
@@ -15,13 +13,15 @@ import (
 type sampler struct {
 	objective Objective
 	inFlight  []int64
-	dialogs   float64
+	flights   float64 // sum of inFlight
+	dialogs   float64 // sum over the same samples
 	second    reading // reading at the begin of the present second
 	seconds   []vitrine.Second
 }
 
 func (s *sampler) take(now reading) {
 	s.inFlight = append(s.inFlight, int64(now.own.InFlight))
+	s.flights += float64(now.own.InFlight)
 	s.dialogs += float64(now.own.Dialogs)
 	if now.own.At.Sub(s.second.own.At) < time.Second-tick/2 {
 		return
@@ -33,11 +33,8 @@ func (s *sampler) take(now reading) {
 
 // means returns the mean numbers of transactions in flight and of open dialogs.
 func (s *sampler) means() (inFlight, dialogs float64) {
-	all := make([]float64, len(s.inFlight))
-	for i, n := range s.inFlight {
-		all[i] = float64(n)
-	}
-	return stat.Mean(all, nil), s.dialogs / float64(len(all))
+	n := float64(len(s.inFlight))
+	return s.flights / n, s.dialogs / n
 }
 
 // isSteady reports whether the backlog is steady, as search/rate defines it for a trial

@@ -144,8 +144,8 @@ func (v *validator) addresses(d *spec.Deployment, t *Type, at func(...any) []any
 	}
 }
 
-// Reserved returns the environment variables that vitrine sets for every member.
-func Reserved() []string {
+// reserved returns the environment variables that vitrine sets for every member.
+func reserved() []string {
 	return []string{"ADDRESS", "VITRINE_DIR", "VITRINE_INDEX", "VITRINE_INSTANCE", "VITRINE_NUMBER", "VITRINE_SIZING", "VITRINE_SPEC"}
 }
 
@@ -157,12 +157,12 @@ var (
 func (v *validator) environment(t *Type, at func(...any) []any) {
 	for _, name := range slices.Sorted(maps.Keys(t.Environment)) {
 		switch {
-		case slices.Contains(Reserved(), name):
+		case slices.Contains(reserved(), name):
 			v.BadName("variable "+name, "every member is given it: choose another name", at("environment", name)...)
 		case !variableName.MatchString(name):
 			v.BadName("variable "+document.Word(name), "want letters, digits and underscores, no digit first", at("environment", name)...)
 		}
-		v.references(t.Environment[name], Reserved(), at("environment", name)...)
+		v.references(t.Environment[name], reserved(), at("environment", name)...)
 	}
 }
 

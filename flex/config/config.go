@@ -99,7 +99,7 @@ type Objective struct {
 	Success float64       `yaml:"success" jsonschema:"exclusiveMinimum=0,maximum=1"` // Least share of transactions that succeed.
 }
 
-// Limits are limits of all instances together; 0: no limit.
+// Limits are limits of all instances together; left out: no limit, unless a default is named.
 type Limits struct {
 	Instances int           `yaml:"instances" jsonschema:"minimum=1,maximum=10000"` // Instances of all types.
 	Starting  int           `yaml:"starting" jsonschema:"minimum=1,maximum=10000"`  // Instances that start at the same time, because starts slow each other down; default: no limit.

@@ -9,6 +9,8 @@ package decide
 import (
 	"fmt"
 	"time"
+
+	"vitrine"
 )
 
 // Decide returns the actions for this second, and updates the memory. Types must be valid:
@@ -90,11 +92,11 @@ func (d *decision) explain(f *fleet) {
 	case d.StoreAway:
 		d.hold(f, CauseStore, "no store answers, so a low rate does not show a low load: nothing is drained; instances start as the rate asks for it")
 	case f.elsewhere() && f.uneven():
-		d.hold(f, CauseElsewhere, "%s: the instances that do not meet the objective get %.4g/s and carry %.4g/s by the profile, and the others have room: the traffic does not follow the weights, so more instances would not help",
-			f.ailment(), f.strained, f.bearable)
+		d.hold(f, CauseElsewhere, "%s: the instances that do not meet the objective get %s/s and carry %s/s by the profile, and the others have room: the traffic does not follow the weights, so more instances would not help",
+			f.ailment(), vitrine.Digits(f.strained), vitrine.Digits(f.bearable))
 	case f.elsewhere():
-		d.hold(f, CauseElsewhere, "%s at %.4g/s, %.0f%% of what the active instances carry by the profile: more instances would not help; look at what they depend on",
-			f.ailment(), f.mem.Sight.Level, 100*f.mem.Sight.Level/f.active)
+		d.hold(f, CauseElsewhere, "%s at %s/s, %.0f%% of what the active instances carry by the profile: more instances would not help; look at what they depend on",
+			f.ailment(), vitrine.Digits(f.mem.Sight.Level), 100*f.mem.Sight.Level/f.active)
 	}
 }
 

@@ -3,6 +3,8 @@ package decide
 import (
 	"fmt"
 	"time"
+
+	"vitrine"
 )
 
 const (
@@ -43,8 +45,8 @@ func (d *decision) shrink(f *fleet) {
 		return
 	}
 	a := Action{Kind: Drain, Type: f.Name, Instance: victim.Name, Cause: CauseIdle,
-		Reason: fmt.Sprintf("at most %.4g/s were to be carried in the last %v, and the others can carry %.4g/s; of its size, it has the fewest transactions in flight: %d",
-			f.mem.Sight.Peak, f.stable(), after, victim.InFlight)}
+		Reason: fmt.Sprintf("at most %s/s were to be carried in the last %v, and the others can carry %s/s; of its size, it has the fewest transactions in flight: %d",
+			vitrine.Digits(f.mem.Sight.Peak), f.stable(), vitrine.Digits(after), victim.InFlight)}
 	if excess {
 		a.Cause, a.Reason = CauseMaximum, fmt.Sprintf("%s; of its size, it has the fewest transactions in flight: %d", why, victim.InFlight)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"vitrine"
 )
 
 // fill starts the missing instances of all types. To share the limits fairly, each start goes
@@ -104,7 +106,7 @@ func (f *fleet) cheapest() int {
 func (f *fleet) why() (Cause, string) {
 	s := &f.mem.Sight
 	carried := f.usable(f.profile)
-	can := fmt.Sprintf("%.4g/s can be carried", carried)
+	can := vitrine.Digits(carried) + "/s can be carried"
 	if f.Headroom > 0 {
 		can += fmt.Sprintf(" with %.3g%% headroom", 100*f.Headroom)
 	}
@@ -114,12 +116,12 @@ func (f *fleet) why() (Cause, string) {
 	case !f.Known:
 		return CauseFailed, "instances died, and the rate is not known: the capacity is kept as it was"
 	case f.mem.Faith < 1 && carried/f.mem.Faith >= f.wanted():
-		return CauseProfile, fmt.Sprintf("only %.0f%% of the profile's capacity is trusted, because the objective was broken at a rate that should have been carried: %.4g/s are expected, %s",
-			100*f.mem.Faith, f.wanted(), can)
+		return CauseProfile, fmt.Sprintf("only %.0f%% of the profile's capacity is trusted, because the objective was broken at a rate that should have been carried: %s/s are expected, %s",
+			100*f.mem.Faith, vitrine.Digits(f.wanted()), can)
 	case s.Level > carried:
-		return CauseRate, fmt.Sprintf("%.4g/s arrive, %s", s.Level, can)
+		return CauseRate, fmt.Sprintf("%s/s arrive, %s", vitrine.Digits(s.Level), can)
 	default:
-		return CauseForecast, fmt.Sprintf("%.4g/s arrive, %.4g/s are expected when a start of %v is over, %s", s.Level, s.Forecast, f.boot.Round(tick/10), can)
+		return CauseForecast, fmt.Sprintf("%s/s arrive, %s/s are expected when a start of %v is over, %s", vitrine.Digits(s.Level), vitrine.Digits(s.Forecast), f.boot.Round(tick/10), can)
 	}
 }
 

@@ -138,7 +138,7 @@ type Cause string
 // The causes of actions.
 const (
 	CauseMinimum   Cause = "minimum"   // fewer instances than the type's minimum
-	CauseMaximum   Cause = "maximum"   // Drain: more instances than the type's maximum. Hold: the maximum is reached
+	CauseMaximum   Cause = "maximum"   // Drain: more instances than the type's maximum. Hold: the maximum is reached, or the directors have no free ID
 	CauseRate      Cause = "rate"      // the rate now needs more instances
 	CauseForecast  Cause = "forecast"  // the rate forecast for the end of a start needs more instances
 	CauseProfile   Cause = "profile"   // the objective is broken at a rate below the capacity in the profile

@@ -92,6 +92,7 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 	s.refuseTakeover()
 	second := s.run()
 	s.awaitOnly(left...)
+	hosttest.Until(s.t, limit, "the members are known again", func() bool { return len(s.status().Instances[0].Members) == len(before) })
 	after := s.status().Instances[0].Members
 	for i := range before {
 		if after[i].PID != before[i].PID || after[i].PID == 0 {
@@ -115,9 +116,9 @@ func TestLoadIsFollowedWithoutLoss(t *testing.T) {
 }
 
 // TestDeathsAreReplaced kills a member and then the director. An instance that lost a member must
-// be replaced as a whole, with a reason. While the director does not run, the instances must stay
-// as they are. A drained instance must be replaced by another. When all are killed, a start that is
-// refused must keep the store's records.
+// be replaced as a whole, with a reason. A director that is a service must refuse a hand-over. While
+// the director does not run, the instances must stay as they are. A drained instance must be replaced
+// by another. When all are killed, a start that is refused must keep the store's records.
 func TestDeathsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, shortSwell.rate)
@@ -138,7 +139,18 @@ func TestDeathsAreReplaced(t *testing.T) {
 	}
 	s.call("after", 4, 3, 1).allSucceed(t, 3)
 
-	kill(t, s.directorPID())
+	pid := s.directorPID()
+	if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	hosttest.Until(t, limit, "the director refuses to hand over", func() bool {
+		log, err := os.ReadFile(filepath.Join(s.file+".flex", "logs", "service-director", "log"))
+		return err == nil && strings.Contains(string(log), "vitrine flex starts the director again")
+	})
+	if now := s.directorPID(); now != pid {
+		t.Errorf("the director had pid %d, now has pid %d", pid, now)
+	}
+	kill(t, pid)
 	hosttest.Until(t, limit, "the director is away", func() bool { return s.count(flex.EventAway) > 0 && s.awayNow("director") })
 	hosttest.Until(t, limit, "the director is back", func() bool { return !s.awayNow("director") })
 	s.awaitOnly("registration-2")

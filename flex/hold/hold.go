@@ -148,7 +148,7 @@ func (h *Holder) prepare(u *held) error {
 		}
 		return nil
 	}
-	d, err := h.config.Parse(o.Path, []byte(o.Deployment))
+	d, err := h.parse(o)
 	if err != nil {
 		return err
 	}
@@ -161,6 +161,20 @@ func (h *Holder) prepare(u *held) error {
 	}
 	u.function = deploy.Function{Deployment: d, Sizing: sizing, Members: o.Members, Prefix: o.Name + "-", Number: o.Number, Environment: o.Environment}
 	return nil
+}
+
+// parse parses the deployment of an instance. A burst orders many instances of one deployment, so
+// units share it. Nothing changes a Deployment.
+func (h *Holder) parse(o unit.Order) (*spec.Deployment, error) {
+	h.mu.Lock()
+	for _, u := range h.units {
+		if d := u.function.Deployment; d != nil && u.order.Path == o.Path && u.order.Deployment == o.Deployment {
+			h.mu.Unlock()
+			return d, nil
+		}
+	}
+	h.mu.Unlock()
+	return h.config.Parse(o.Path, []byte(o.Deployment))
 }
 
 // Remove begins to stop a unit and returns without waiting. Units lists the unit until all its
@@ -295,6 +309,11 @@ func (h *Holder) start(ctx context.Context, u *held) (running *testbed.Placement
 	return d.Placement, nil
 }
 
+// ServiceVariable is the environment variable with the name of a service. The holder waits for the
+// process that it started, and then ends all of the service's processes. So a director that finds the
+// variable must not hand over to a new process.
+const ServiceVariable = "VITRINE_SERVICE"
+
 // startService starts a service on the host, and waits until it is ready. The service finds its
 // files again when it is started again, so they are not in the scratch folder.
 func (h *Holder) startService(ctx context.Context, u *held) (running *testbed.Placement, err error) {
@@ -319,6 +338,7 @@ func (h *Holder) startService(ctx context.Context, u *held) (running *testbed.Pl
 	for _, name := range slices.Sorted(maps.Keys(o.Environment)) {
 		command.Env = append(command.Env, name+"="+spec.Expand(o.Environment[name], vars))
 	}
+	command.Env = append(command.Env, ServiceVariable+"="+o.Name)
 	if err := in.Start(ctx, command); err != nil {
 		return p, err
 	}

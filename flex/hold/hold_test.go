@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ type rig struct {
 	state  string
 	order  string // file
 	client *hold.Client
+	parsed atomic.Int32       // deployments that the holder has parsed
 	stop   context.CancelFunc // ends the holder as a signal does
 	ended  chan error
 }
@@ -98,6 +100,7 @@ func newRigOn(t *testing.T, wrap func(substrate.Substrate) substrate.Substrate) 
 		Testbed: bed, Choice: spec.Choice{Substrate: "process", Fabric: "loopback"}, Digest: "d",
 		Dir: filepath.Join(r.state, "logs"), Services: filepath.Join(r.state, "services"),
 		Parse: func(path string, text []byte) (*spec.Deployment, error) {
+			r.parsed.Add(1)
 			return spec.ParseDeployment(path, text, spec.Known{})
 		},
 		Log: slog.New(slog.DiscardHandler),
@@ -253,6 +256,22 @@ func (in slowInstance) Remove(ctx context.Context) error {
 	return in.Instance.Remove(ctx)
 }
 
+// TestADeploymentIsParsedOnce orders several instances of a deployment, as in a burst, and one of a
+// changed deployment. Each deployment must be parsed once, because that takes longer than the rest of an order.
+func TestADeploymentIsParsedOnce(t *testing.T) {
+	r := newRig(t)
+	for _, name := range []string{"pair-1", "pair-2", "pair-3"} {
+		r.start(r.pair(name))
+	}
+	changed := r.pair("pair-4")
+	changed.Deployment = strings.Replace(deployment, "64MiB", "32MiB", 1)
+	r.start(changed)
+	if n := r.parsed.Load(); n != 2 {
+		t.Errorf("2 deployments were parsed %d times", n)
+	}
+	r.end()
+}
+
 // TestFailsBeforeItsRemoval checks that a unit with a dead member has failed while its resources
 // cannot be freed yet, and is listed until they are.
 func TestFailsBeforeItsRemoval(t *testing.T) {
@@ -328,13 +347,13 @@ func TestNotReadyInTime(t *testing.T) {
 func TestServices(t *testing.T) {
 	r := newRig(t)
 	r.start(unit.Order{
-		Name: "service-a", Folder: r.state, Command: []string{"sh", "-c", `echo "$A" >>"$0"; exec sleep 600`, r.order},
+		Name: "service-a", Folder: r.state, Command: []string{"sh", "-c", `echo "$A $VITRINE_SERVICE" >>"$0"; exec sleep 600`, r.order},
 		Environment: map[string]string{"A": "${VITRINE_SPEC}"}, Deadline: limit,
 	})
 	r.await("service-a", unit.Ready)
-	hosttest.Until(t, limit, "it has run in its folder", func() bool {
+	hosttest.Until(t, limit, "it has run with its folder and its name", func() bool {
 		text, err := os.ReadFile(r.order)
-		return err == nil && strings.TrimSpace(string(text)) == r.state
+		return err == nil && strings.TrimSpace(string(text)) == r.state+" service-a"
 	})
 	r.start(unit.Order{Name: "service-b", Command: []string{"false"}, Deadline: limit})
 	if u := r.await("service-b", unit.Failed); !strings.Contains(u.Reason, "exit status 1") {

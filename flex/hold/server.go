@@ -13,6 +13,7 @@ import (
 
 	"vitrine"
 	"vitrine/flex/unit"
+	"vitrine/internal/access"
 	"vitrine/internal/durable"
 )
 
@@ -51,13 +52,13 @@ func (r Record) Save(folder string) error {
 	return nil
 }
 
-// SocketName is the name of the socket in the folder of the holder's run. Only the holder's
+// socketName is the name of the socket in the folder of the holder's run. Only the holder's
 // user can access the folder.
-const SocketName = "flex.sock"
+const socketName = "flex.sock"
 
 // Listen opens the socket in the run's folder.
 func Listen(ctx context.Context, folder string) (net.Listener, error) {
-	path := filepath.Join(folder, SocketName)
+	path := filepath.Join(folder, socketName)
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the orchestrator: %w", err)
@@ -105,9 +106,9 @@ func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 func (h *Holder) handler(end func()) http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/holder", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, About{Version: Version, PID: os.Getpid(), Run: h.config.Testbed.Run, Digest: h.config.Digest})
+		access.Answer(w, http.StatusOK, About{Version: Version, PID: os.Getpid(), Run: h.config.Testbed.Run, Digest: h.config.Digest})
 	})
-	m.HandleFunc("GET /v1/units", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.Units()) })
+	m.HandleFunc("GET /v1/units", func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusOK, h.Units()) })
 	m.HandleFunc("PUT /v1/units", func(w http.ResponseWriter, r *http.Request) {
 		var o unit.Order
 		in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxOrder))
@@ -117,30 +118,20 @@ func (h *Holder) handler(end func()) http.Handler {
 		}
 		switch {
 		case vitrine.IsBadInput(err):
-			refuse(w, http.StatusBadRequest, err)
+			access.Refuse(w, http.StatusBadRequest, err.Error())
 		case err != nil:
-			refuse(w, http.StatusConflict, err)
+			access.Refuse(w, http.StatusConflict, err.Error())
 		default:
-			answer(w, http.StatusAccepted, struct{}{})
+			access.Answer(w, http.StatusAccepted, struct{}{})
 		}
 	})
 	m.HandleFunc("DELETE /v1/units/{name}", func(w http.ResponseWriter, r *http.Request) {
 		h.Remove(r.PathValue("name"))
-		answer(w, http.StatusAccepted, struct{}{})
+		access.Answer(w, http.StatusAccepted, struct{}{})
 	})
 	m.HandleFunc("POST /v1/end", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusAccepted, struct{}{})
+		access.Answer(w, http.StatusAccepted, struct{}{})
 		end()
 	})
 	return m
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // it fails only if the client has disconnected
-}
-
-func refuse(w http.ResponseWriter, status int, err error) {
-	answer(w, status, map[string]string{"error": err.Error()})
 }

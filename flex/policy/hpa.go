@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"vitrine"
 )
 
 // Defaults of the Kubernetes HorizontalPodAutoscaler, from its documentation
@@ -58,6 +60,6 @@ func (h *hpa) wanted(s *sight) (int, string) {
 	// The default is the higher of two policies for scaling up: 100% or hpaPods per period.
 	then := int(h.before[0].value)
 	h.want = min(want, max(2*then, then+hpaPods))
-	h.why = fmt.Sprintf("%.4g/s in %v at %.4g/s a pod need %d pods; %d after tolerance, stabilization and pace", rate, hpaSync, perPod, advised, h.want)
+	h.why = fmt.Sprintf("%s/s in %v at %s/s a pod need %d pods; %d after tolerance, stabilization and pace", vitrine.Digits(rate), hpaSync, vitrine.Digits(perPod), advised, h.want)
 	return h.want, h.why
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"vitrine"
 )
 
 // Defaults of the Knative Pod Autoscaler, from its documentation
@@ -57,11 +59,11 @@ func (k *kpa) wanted(s *sight) (int, string) {
 	case k.panicked && s.now.Sub(k.since) > kpaStable:
 		k.panicked, k.most = false, 0
 	}
-	k.want, k.why = stable, fmt.Sprintf("%.4g/s in %v at %.4g/s a pod need %d pods", long, kpaStable, perPod, stable)
+	k.want, k.why = stable, fmt.Sprintf("%s/s in %v at %s/s a pod need %d pods", vitrine.Digits(long), kpaStable, vitrine.Digits(perPod), stable)
 	if k.panicked {
 		// Panic mode never scales down.
 		k.most = max(k.most, stable, panicking)
-		k.want, k.why = k.most, fmt.Sprintf("in panic, %.4g/s in %v at %.4g/s a pod need %d pods; the most of this panic is %d", short, kpaPanic, perPod, panicking, k.most)
+		k.want, k.why = k.most, fmt.Sprintf("in panic, %s/s in %v at %s/s a pod need %d pods; the most of this panic is %d", vitrine.Digits(short), kpaPanic, vitrine.Digits(perPod), panicking, k.most)
 	}
 	return max(k.want, 1), k.why
 }
