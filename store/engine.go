@@ -174,7 +174,8 @@ type Engine interface {
 	// Watch yields the changes of records whose name starts with prefix, after version from; 0
 	// means from now. The first event is Started. Watch ends with an error: ctx's, ErrClosed or
 	// *Behind. *Behind means that the engine no longer keeps the changes, because from is too old
-	// or the receiver too slow: scan, then watch again. The memory for a slow receiver is bounded.
+	// or the receiver too slow: watch from now, and scan after Started. The memory for a slow
+	// receiver is bounded.
 	Watch(ctx context.Context, space, prefix string, from uint64) iter.Seq2[*Event, error]
 
 	// Close ends watches and sweeping, and frees the engine's resources.

@@ -32,10 +32,11 @@ type Behind struct {
 }
 
 func (e *Behind) Error() string {
+	const advice = "watch from now, and list once the watch has started" // in this order, or changes in between are missed
 	if e.Oldest == 0 {
-		return "store: changes from that version on are not kept: scan, then watch from now"
+		return "store: changes from that version on are not kept: " + advice
 	}
-	return fmt.Sprintf("store: changes up to version %d are no longer kept: scan, then watch from now", e.Oldest)
+	return fmt.Sprintf("store: changes up to version %d are no longer kept: %s", e.Oldest, advice)
 }
 
 // Busy is the error of a request that would wait too long, or that the engine's servers reject for now.

@@ -1,5 +1,16 @@
 package store
 
+// PrefixEnd returns the first string after all strings that begin with prefix; "" if there is none.
+func PrefixEnd(prefix string) string {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return string(end[:i+1])
+		}
+	}
+	return ""
+}
+
 // Ranges returns the parts of an index that match, each a half-open range [first, second) of keys.
 // The index has one entry for each tag of a record: base, the tag's value, NUL, the record's name.
 // base ends with a NUL.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -55,6 +56,20 @@ func SweepEvery(ctx context.Context, interval time.Duration, log *slog.Logger, s
 		}
 		if err := sweep(); err != nil && ctx.Err() == nil {
 			log.Error("cannot remove expired records", "error", err)
+		}
+	}
+}
+
+// Lower sets a time to ms if ms is earlier, and reports whether it is. Several goroutines may lower the
+// same time.
+func Lower(at *atomic.Int64, ms int64) bool {
+	for {
+		was := at.Load()
+		if ms >= was {
+			return false
+		}
+		if at.CompareAndSwap(was, ms) {
+			return true
 		}
 	}
 }

@@ -67,6 +67,12 @@ func (t *ServerTLS) Reload() error {
 // Config returns a configuration that uses the last loaded files for each connection.
 func (t *ServerTLS) Config() *tls.Config { return FollowTLS(t.current.Load) }
 
+// Expiry returns when the certificate in force expires.
+func (t *ServerTLS) Expiry() time.Time { return Expiry(t.current.Load()) }
+
+// Expiry returns when the certificate of a configuration that TLS returned expires.
+func Expiry(c *tls.Config) time.Time { return c.Certificates[0].Leaf.NotAfter }
+
 // FollowTLS returns a server configuration that calls current for each connection and uses the
 // result.
 func FollowTLS(current func() *tls.Config) *tls.Config {
@@ -90,8 +96,9 @@ func SameTLS(a, b *tls.Config) bool {
 const rereadEvery = 30 * time.Second
 
 // Reread calls all reload functions on request and every 30 s, until ctx ends. It logs their
-// errors. asked may be nil. Without functions, Reread returns at once.
-func Reread(ctx context.Context, asked <-chan struct{}, log *slog.Logger, reload ...func() error) {
+// errors, and stores in failed whether the last calls had any. asked may be nil. Without functions,
+// Reread returns at once.
+func Reread(ctx context.Context, asked <-chan struct{}, log *slog.Logger, failed *atomic.Bool, reload ...func() error) {
 	if len(reload) == 0 {
 		return
 	}
@@ -110,7 +117,9 @@ func Reread(ctx context.Context, asked <-chan struct{}, log *slog.Logger, reload
 		for _, read := range reload {
 			errs = append(errs, read())
 		}
-		switch err := errors.Join(errs...); {
+		err := errors.Join(errs...)
+		failed.Store(err != nil)
+		switch {
 		case err != nil:
 			log.Error("cannot reload tokens or certificates: the old ones stay in use", "error", err)
 		case wanted:

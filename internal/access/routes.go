@@ -1,7 +1,9 @@
 package access
 
 import (
+	"log/slog"
 	"net/http"
+	"time"
 )
 
 // Routes are handlers by pattern, as in http.ServeMux.
@@ -26,6 +28,15 @@ func (g Guard) Handler(open, guarded Routes) http.Handler {
 	m := open.mux()
 	m.Handle("/", g.Wrap(guarded.mux()))
 	return m
+}
+
+// NewServer returns a server of a control interface. Its limits keep slow clients from holding
+// connections for long.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 }
 
 func (r Routes) mux() *http.ServeMux {

@@ -179,7 +179,7 @@ const maxEvent = 2 << 20
 
 // Watch yields the changes after version from (0: now) of keys that begin with prefix. It
 // ends with ctx's error, or with an *Error of status 410 if the store no longer keeps those
-// changes. After a 410, call List, then watch from the version of the next event "started".
+// changes. After a 410, watch from 0, and call List once the event "started" has come.
 func (k *KV) Watch(ctx context.Context, prefix string, from uint64, values bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		query := url.Values{"prefix": {prefix}, "values": {strconv.FormatBool(values)}}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"vitrine/internal/hosttest"
 	"vitrine/store/client"
-	"vitrine/store/storetest"
 )
 
 // A counted is a store that counts its requests by method.
@@ -110,7 +110,7 @@ func TestFailedStoreIsLeftAndComesBack(t *testing.T) {
 		}
 	}
 	again := count(t, address)
-	storetest.Await(t, "request to the store that came back", func() bool {
+	hosttest.Until(t, 20*time.Second, "a request goes to the store that came back", func() bool {
 		if err := put(t, kv); err != nil {
 			t.Fatal(err)
 		}

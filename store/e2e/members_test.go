@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"vitrine/internal/hosttest"
 	"vitrine/store/client"
@@ -81,7 +82,7 @@ func TestStoresOverOneEngine(t *testing.T) {
 	await := func(what string, more int64, count func() int64) {
 		t.Helper()
 		from := count()
-		storetest.Await(t, what, func() bool { runtime.Gosched(); return count() >= from+more })
+		hosttest.Until(t, 20*time.Second, what, func() bool { runtime.Gosched(); return count() >= from+more })
 	}
 	atSecond := func() int64 { return counts.count(address) }
 	await("writes with one store", 50, done.Load)

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/embedded"
 )
@@ -250,7 +251,7 @@ func TestReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	room(1<<10 - 1)
-	eventually(t, "a put refused", func() bool { return errors.Is(put("b"), store.ErrFull) })
+	hosttest.Until(t, 20*time.Second, "a put is refused", func() bool { return errors.Is(put("b"), store.ErrFull) })
 	var r store.Record
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: "a"}, &r); err != nil {
 		t.Error(err)
@@ -262,7 +263,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("gauges of a full store: got %+v, error %v", s, err)
 	}
 	room(1 << 20)
-	eventually(t, "a put with room again", func() bool { return put("c") == nil })
+	hosttest.Until(t, 20*time.Second, "a put finds room again", func() bool { return put("c") == nil })
 }
 
 // TestMaxRecords checks that the engine refuses puts of new records at the limit, and only these, and
@@ -297,22 +298,6 @@ func TestMaxRecords(t *testing.T) {
 	}
 	if err := write(store.Delete, "a"); err != nil || full() {
 		t.Errorf("after the deletion: got error %v, full %t", err, full())
-	}
-}
-
-func eventually(t *testing.T, what string, ready func() bool) {
-	t.Helper()
-	within(t, 20*time.Second, what, ready)
-}
-
-func within(t *testing.T, limit time.Duration, what string, ready func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(limit); !ready(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("no %s", what)
-		}
 	}
 }
 

@@ -45,7 +45,6 @@ type Config struct {
 	HeadBytes     int           // memory for versions, expiry and tags of the records written last; default 32 MiB
 	ReserveBytes  uint64        // free disk space below which puts are refused; default 256 MiB
 	MaxRecords    int64         // beyond it, puts of new records are refused; default 100 million
-	QueueWrites   int           // writes in the queue, at most; beyond it: *Busy; default 4096
 	HistoryEvents int           // changes kept for watches; default 8192
 	HistoryBytes  int           // bytes of those changes; default 16 MiB
 
@@ -101,6 +100,9 @@ type Engine struct {
 
 const deletedStripes = 4096
 
+// queueWrites bounds the writes in the queue; beyond it: *Busy.
+const queueWrites = 4096
+
 // Open opens the records in c.Dir, or creates them.
 func Open(c Config) (*Engine, error) {
 	if err := c.complete(); err != nil {
@@ -110,7 +112,7 @@ func Open(c Config) (*Engine, error) {
 		config:  c,
 		log:     c.Logger,
 		seed:    maphash.MakeSeed(),
-		queue:   make(chan *request, c.QueueWrites),
+		queue:   make(chan *request, queueWrites),
 		inSync:  make(chan *group, 1),
 		history: newHistory(c.HistoryEvents, c.HistoryBytes),
 		heads:   newHeads(c.HeadBytes),
@@ -216,7 +218,6 @@ func (c *Config) complete() error {
 	c.HeadBytes = cmp.Or(c.HeadBytes, 32<<20)
 	c.ReserveBytes = cmp.Or(c.ReserveBytes, 256<<20)
 	c.MaxRecords = cmp.Or(c.MaxRecords, 100_000_000)
-	c.QueueWrites = cmp.Or(c.QueueWrites, 4096)
 	c.HistoryEvents = cmp.Or(c.HistoryEvents, 8192)
 	c.HistoryBytes = cmp.Or(c.HistoryBytes, 16<<20)
 	if c.FS == nil {

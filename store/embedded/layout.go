@@ -56,15 +56,3 @@ func decode(r *store.Record, b []byte) error {
 	r.Version = binary.BigEndian.Uint64(b)
 	return r.Decode(b[8:])
 }
-
-// successor returns the first key after all keys that start with prefix.
-func successor(prefix []byte) []byte {
-	end := append([]byte(nil), prefix...)
-	for i := len(end) - 1; i >= 0; i-- {
-		end[i]++
-		if end[i] != 0 {
-			return end[:i+1]
-		}
-	}
-	return nil
-}

@@ -95,7 +95,7 @@ func (s *scan) run(ctx context.Context) error {
 	if q.Match == nil {
 		base := appendRecordKey(nil, q.Space, "")
 		low := append(slices.Clone(base), q.Prefix...)
-		high := successor(low)
+		high := []byte(store.PrefixEnd(string(low)))
 		if q.After != "" {
 			after := append(append(slices.Clone(base), q.After...), 0)
 			if bytes.Compare(after, low) > 0 {

@@ -35,32 +35,19 @@ func (e *Engine) sweepLoop() {
 		next, err := e.sweep(from)
 		if err != nil {
 			e.log.Error("cannot remove expired records", "dir", e.config.Dir, "error", err)
-			e.lowerDue(from)
+			store.Lower(&e.nextDue, from)
 			timer.Reset(sweepMax)
 			continue
 		}
-		e.lowerDue(next)
+		store.Lower(&e.nextDue, next)
 		wait := time.Duration(min(e.nextDue.Load()-e.config.Now().UnixMilli(), sweepMax.Milliseconds())) * time.Millisecond
 		timer.Reset(max(wait, time.Millisecond))
 	}
 }
 
-// lowerDue records that a record expires at ms. It reports whether ms is earlier than all
-// others.
-func (e *Engine) lowerDue(ms int64) bool {
-	for {
-		was := e.nextDue.Load()
-		if ms >= was {
-			return false
-		}
-		if e.nextDue.CompareAndSwap(was, ms) {
-			return true
-		}
-	}
-}
-
+// wakeSweeper wakes the sweeper if ms, when a record expires, is earlier than all other expiries.
 func (e *Engine) wakeSweeper(ms int64) {
-	if e.lowerDue(ms) {
+	if store.Lower(&e.nextDue, ms) {
 		select {
 		case e.dueSoon <- struct{}{}:
 		default:

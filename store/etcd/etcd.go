@@ -34,7 +34,6 @@ type Config struct {
 	Prefix    string        // prefix of all keys; default "vitrine/"
 	Dial      time.Duration // timeout of the first connection; default 5 s
 	Sweep     time.Duration // interval of sweeps; default 250 ms
-	Check     time.Duration // interval of the checks of the clock; default 700 ms, so that they fall on all fractions of a second
 	Unchecked bool          // do not correct Now by the members' clocks
 	Behind    int           // events queued for a slow receiver, at most; default 1024
 	Bytes     int64         // bytes of those events, at most; default 16 MiB
@@ -58,6 +57,10 @@ type Engine struct {
 	full     atomic.Bool // the last put found no room
 }
 
+// clockCheck is the interval of the checks of the clock. It is no divisor of a second, so that the checks
+// fall on all fractions of a second.
+const clockCheck = 700 * time.Millisecond
+
 // Open connects to the cluster.
 func Open(ctx context.Context, c Config) (*Engine, error) {
 	if len(c.Endpoints) == 0 {
@@ -69,7 +72,6 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.Prefix = cmp.Or(c.Prefix, "vitrine/")
 	c.Dial = cmp.Or(c.Dial, 5*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
-	c.Check = cmp.Or(c.Check, 700*time.Millisecond)
 	c.Behind = cmp.Or(c.Behind, 1024)
 	c.Bytes = cmp.Or(c.Bytes, 16<<20)
 	k, err := newClock(&c)
@@ -96,7 +98,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, errors.Join(fmt.Errorf("%w: let them answer HTTP at their client URLs, or keep all clocks right and do not check them", err), client.Close())
 	}
 	if !c.Unchecked {
-		e.loops.Go(func() { k.run(e.ctx, c.Check) })
+		e.loops.Go(func() { k.run(e.ctx, clockCheck) })
 	}
 	e.loops.Go(func() { store.SweepEvery(e.ctx, c.Sweep, c.Logger, e.sweep) })
 	return e, nil

@@ -27,7 +27,9 @@ const answerTime = 5 * time.Second
 func (e *Engine) readError(ctx context.Context, err error) error {
 	var known rpctypes.EtcdError
 	unavailable := status.Code(err) == codes.Unavailable || errors.As(err, &known) && known.Code() == codes.Unavailable
-	late := errors.Is(err, context.DeadlineExceeded)
+	// A member knows the deadline too. If its error comes first, it has no code.
+	late := errors.Is(err, context.DeadlineExceeded) ||
+		status.Code(err) == codes.Unknown && strings.HasPrefix(status.Convert(err).Message(), context.DeadlineExceeded.Error())
 	if (unavailable || late) && ctx.Err() == nil && e.ctx.Err() == nil {
 		return &store.Busy{What: "etcd does not answer", RetryAfter: time.Second}
 	}

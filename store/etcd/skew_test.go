@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/etcd"
-	"vitrine/store/storetest"
 )
 
 // A host has a wrong clock.
@@ -48,8 +48,8 @@ func TestWrongClocks(t *testing.T) {
 			}
 		}
 		for _, reader := range hosts {
-			// Await waits 20 s. Without a correction one of the stores would keep the record for a minute.
-			storetest.Await(t, "expiry", func() bool { return gone(t, reader, o.Name) })
+			// Without a correction one of the stores would keep the record for a minute.
+			hosttest.Until(t, 20*time.Second, "the record expires", func() bool { return gone(t, reader, o.Name) })
 			if lived := time.Since(written); lived < life-off {
 				t.Errorf("a record with a lifetime of %s expired after %s", life, lived)
 			}
@@ -103,6 +103,6 @@ func TestClockJumps(t *testing.T) {
 	h := openOn(t, serve(t), 0)
 	for _, ahead := range []time.Duration{time.Minute, -time.Hour, 0} {
 		h.ahead.Store(int64(ahead))
-		storetest.Await(t, "right clock again", func() bool { return time.Until(h.Now()).Abs() <= off })
+		hosttest.Until(t, 20*time.Second, "the clock is right again", func() bool { return time.Until(h.Now()).Abs() <= off })
 	}
 }

@@ -43,17 +43,6 @@ type swept struct {
 	put   atomic.Int64 // Unix milliseconds; no record that this store wrote since the last sweep began expires earlier
 }
 
-// note lowers put to the expiry of a written record.
-func (s *swept) note(expires time.Time) {
-	ms := store.Milliseconds(expires)
-	for {
-		was := s.put.Load()
-		if ms >= was || s.put.CompareAndSwap(was, ms) {
-			return
-		}
-	}
-}
-
 // An expiry is an entry of the index of expiries.
 type expiry struct {
 	key    string

@@ -87,7 +87,7 @@ func (e *Engine) attempt(ctx context.Context, space string, ops []store.Op) (don
 	answer, err := e.client.Txn(ctx).If(guards...).Then(changes...).Commit()
 	for i := range ops { // also after an error, because the write may have been done
 		if ops[i].Action == store.Put && !ops[i].Expires.IsZero() {
-			e.swept.note(ops[i].Expires)
+			store.Lower(&e.swept.put, store.Milliseconds(ops[i].Expires))
 		}
 	}
 	if err != nil {

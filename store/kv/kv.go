@@ -34,7 +34,6 @@ type Config struct {
 	MaxTTL   time.Duration    // 0: 10 years
 	ListTime time.Duration    // the longest duration of a list; 0: 30 s
 	Silence  time.Duration    // interval of comments in a watch, which detect a lost client; 0: 15 s
-	Stall    time.Duration    // a watch ends if its client reads nothing for this time; 0: 30 s
 	Log      *slog.Logger     // nil: none
 }
 
@@ -57,9 +56,6 @@ func New(c Config) *API {
 	}
 	if c.Silence <= 0 {
 		c.Silence = 15 * time.Second
-	}
-	if c.Stall <= 0 {
-		c.Stall = 30 * time.Second
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

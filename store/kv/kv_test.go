@@ -13,11 +13,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"vitrine/store"
 	"vitrine/store/embedded"
@@ -127,6 +129,29 @@ func TestRecord(t *testing.T) {
 	h.want(t, 413, "GET", "/kv/"+strings.Repeat("n", store.MaxName+1), "")
 	h.want(t, 201, "PUT", "/kv/a?space=other", "x")
 	h.want(t, 404, "GET", "/kv/a", "")
+}
+
+// TestOpenAPI checks that the document is valid, that clients made from it can send a token, and that
+// they expect a refusal of each operation.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	doc, err := openapi3.NewLoader().LoadFromData(kv.OpenAPI)
+	if err == nil {
+		err = doc.Validate(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(doc.Security, func(r openapi3.SecurityRequirement) bool { return r["bearer"] != nil }) {
+		t.Error("no request has a token")
+	}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			if operation.Responses.Default() == nil {
+				t.Errorf("%s %s has no default response", method, path)
+			}
+		}
+	}
 }
 
 // TestText checks that text which JSON cannot carry is rejected.
@@ -274,8 +299,9 @@ func TestWatch(t *testing.T) {
 	for range 10 {
 		h.do(t, "PUT", "/kv/a", "y")
 	}
-	if _, got := h.stream(t, "?from=1"); got.StatusCode != http.StatusGone {
-		t.Errorf("watch from a version that is no longer kept: got status %d, want 410", got.StatusCode)
+	late := h.want(t, http.StatusGone, "GET", "/kv?from=1", "", "Accept", "text/event-stream")
+	if want := "watch from now, and list once the watch has started"; !strings.Contains(late.body, want) { // else changes are missed
+		t.Errorf("watch from a version that is no longer kept: got %s, want the advice: %s", late.body, want)
 	}
 	if _, got := h.stream(t, "?from=soon"); got.StatusCode != http.StatusBadRequest {
 		t.Errorf("watch from an invalid version: got status %d, want 400", got.StatusCode)

@@ -42,7 +42,7 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	if err := checkText("prefix", prefix); err != nil {
 		return err
 	}
-	s := &stream{w: w, control: http.NewResponseController(w), stall: a.config.Stall, values: values}
+	s := &stream{w: w, control: http.NewResponseController(w), values: values}
 	ctx, cancel := context.WithCancel(r.Context())
 	var beat sync.WaitGroup
 	defer beat.Wait()
@@ -87,7 +87,6 @@ func parseVersion(given ...string) (uint64, error) {
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	stall   time.Duration
 	values  bool
 
 	mu     sync.Mutex // one writer at a time: an event or a comment
@@ -103,9 +102,12 @@ func (s *stream) open() {
 	s.opened = true
 }
 
+// stall is how long a client may read nothing before its watch ends.
+const stall = 30 * time.Second
+
 // write sends the text, with the stall deadline.
 func (s *stream) write() error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(s.stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := s.control.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if _, err := s.w.Write(s.text.Bytes()); err != nil {

@@ -48,17 +48,17 @@ func newAPI(config rest.Config, maxSubscriptions int) *API {
 	a.mux = rest.Mux(Root, OpenAPI, rest.Routes{
 		"/{realm}/{storage}/records": {
 			"GET": a.searchRecords, "DELETE": a.deleteRecords},
-		"/{realm}/{storage}/records/{record}": {
+		"/{realm}/{storage}/records/{recordId}": {
 			"GET": a.getRecord, "PUT": a.putRecord, "DELETE": a.deleteRecord},
-		"/{realm}/{storage}/records/{record}/meta": {
+		"/{realm}/{storage}/records/{recordId}/meta": {
 			"GET": a.getMeta, "PATCH": a.patchMeta},
-		"/{realm}/{storage}/records/{record}/blocks": {
+		"/{realm}/{storage}/records/{recordId}/blocks": {
 			"GET": a.getBlocks},
-		"/{realm}/{storage}/records/{record}/blocks/{block}": {
+		"/{realm}/{storage}/records/{recordId}/blocks/{blockId}": {
 			"GET": a.getBlock, "PUT": a.putBlock, "DELETE": a.deleteBlock},
 		"/{realm}/{storage}/subs-to-notify": {
 			"GET": a.listSubscriptions},
-		"/{realm}/{storage}/subs-to-notify/{subscription}": {
+		"/{realm}/{storage}/subs-to-notify/{subscriptionId}": {
 			"GET": a.getSubscription, "PUT": a.putSubscription, "PATCH": a.patchSubscription, "DELETE": a.deleteSubscription},
 	}, config.Log)
 	config.Agenda.Handle(service, kindRecord, a.expireRecord)
@@ -76,9 +76,6 @@ func (a *API) uri(space string, elements ...string) string {
 
 // maxBody bounds the body of a record, in bytes: its parts and their framing.
 func (a *API) maxBody() int { return a.Limits.Bytes + a.Limits.Blocks*(a.Limits.ID+512) + 64<<10 }
-
-// maxAttempts bounds the attempts of a change while others change the same record.
-const maxAttempts = 16
 
 // Operation returns the name of a request's operation for metrics, for example "nudsf record put".
 func Operation(r *http.Request) string {

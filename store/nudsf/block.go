@@ -17,7 +17,7 @@ func (a *API) getBlocks(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	e, err := a.live(r.Context(), at)
-	if err != nil || conditional(w, r, e) {
+	if err != nil || conditional(w, r, e.etag(), e.modified()) {
 		return err
 	}
 	if len(e.Blocks) == 0 {
@@ -37,8 +37,9 @@ func (a *API) blockPlace(r *http.Request) (place, string, error) {
 	if err != nil {
 		return at, "", err
 	}
-	id := r.PathValue("block")
-	return at, id, wire.CheckID("blockId", id, a.Limits)
+	const name = "blockId"
+	id := r.PathValue(name)
+	return at, id, wire.CheckID(name, id, a.Limits)
 }
 
 func noBlock(at place, id string) error {
@@ -58,8 +59,7 @@ func (a *API) getBlock(w http.ResponseWriter, r *http.Request) error {
 	if i < 0 {
 		return noBlock(at, id)
 	}
-	blockValidators(w, e, i)
-	if answeredByStatus(w, wire.ReadPrecondition(r.Header).Status(e.blockTag(i), blockModified(e, i))) {
+	if conditional(w, r, e.blockTag(i), blockModified(e, i)) {
 		return nil
 	}
 	sendBlock(w, http.StatusOK, e.Blocks[i])
@@ -149,7 +149,7 @@ func contentBytes(blocks []wire.Block) (size int) {
 func (a *API) changeBlock(r *http.Request, at place, id string, pre wire.Precondition, edit func(e *entry, i int) error) (before, after *entry, err error) {
 	return a.change(r.Context(), at, func(before *entry) (*entry, error) {
 		if before == nil {
-			return nil, wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", at.id)
+			return nil, noRecord(at.id)
 		}
 		i := before.block(id)
 		if !pre.Holds(before.blockTag(i)) {

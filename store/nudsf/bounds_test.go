@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/embedded"
 	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/wire"
-	"vitrine/store/storetest"
 )
 
 // A slow engine has scans that return a number of records and then wait until their context ends.
@@ -150,7 +150,7 @@ func (f *function) runUntil(what string, done func() bool) {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.nudsf.Run(ctx) }()
-	storetest.Await(f.t, what, done)
+	hosttest.Until(f.t, 20*time.Second, what, done)
 	cancel()
 	if err := <-ended; err != nil {
 		f.t.Error(err)
@@ -173,7 +173,7 @@ func (f *function) putLarge(ttl time.Time, blocks ...wire.Block) {
 // runUntilLargeEnds runs the function until it has deleted the record that putLarge stores.
 func (f *function) runUntilLargeEnds() {
 	f.t.Helper()
-	f.runUntil("end of the record", func() bool {
+	f.runUntil("the record ends", func() bool {
 		return errors.Is(f.engine.Get(f.t.Context(), largeKey, new(store.Record)), store.ErrNotFound)
 	})
 }
@@ -314,7 +314,7 @@ func TestManyDue(t *testing.T) {
 		f.putTimer(fmt.Sprint(i), timer)
 	}
 	all := store.Query{Space: "nudsf-timer/Realm01/Storage01", Prefix: "t/"}
-	f.runUntil("end of all timers", func() bool {
+	f.runUntil("all timers end", func() bool {
 		for _, err := range f.engine.Scan(t.Context(), all) {
 			return err != nil
 		}

@@ -27,7 +27,6 @@ type Config struct {
 	Engine        store.Engine
 	Clock         func() time.Time
 	Log           *slog.Logger     // nil: none
-	Limits        wire.Limits      // zero: wire.DefaultLimits
 	Storages      []string         // "realm/storage"; none: every storage exists
 	Subscriptions int              // per storage, at most; default 1000
 	SearchTime    time.Duration    // the longest duration of a search or a deletion by filter; default 1 min
@@ -67,9 +66,6 @@ func New(c Config) (*Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Limits == (wire.Limits{}) {
-		c.Limits = wire.DefaultLimits()
-	}
 	c.Subscriptions = cmp.Or(c.Subscriptions, 1000)
 	c.SearchTime = cmp.Or(c.SearchTime, time.Minute)
 	c.SearchBytes = cmp.Or(c.SearchBytes, 256<<20)
@@ -83,7 +79,7 @@ func New(c Config) (*Function, error) {
 	f.Agenda = due.New(c.Due)
 	shared := rest.Config{
 		Engine: c.Engine, Agenda: f.Agenda, Sender: f.Sender, Clock: c.Clock, Log: c.Log,
-		Limits: c.Limits, Storages: storages, APIRoot: c.APIRoot,
+		Limits: wire.DefaultLimits(), Storages: storages, APIRoot: c.APIRoot,
 		SearchTime: c.SearchTime, Room: rest.NewRoom(c.SearchBytes),
 	}
 	f.Records, f.Timers = newAPI(shared, c.Subscriptions), timer.New(shared)

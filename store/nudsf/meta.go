@@ -14,7 +14,7 @@ func (a *API) getMeta(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	e, err := a.live(r.Context(), at)
-	if err != nil || conditional(w, r, e) {
+	if err != nil || conditional(w, r, e.etag(), e.modified()) {
 		return err
 	}
 	return rest.JSON(w, http.StatusOK, e.Meta)
@@ -36,7 +36,7 @@ func (a *API) patchMeta(w http.ResponseWriter, r *http.Request) error {
 	var report []wire.ReportItem
 	before, after, err := a.change(r.Context(), at, func(before *entry) (*entry, error) {
 		if before == nil {
-			return nil, wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", at.id)
+			return nil, noRecord(at.id)
 		}
 		if !pre.Holds(before.etag()) {
 			return nil, errUnmet

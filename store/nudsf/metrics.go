@@ -26,12 +26,7 @@ func (f *Function) Collector() prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- c.callbacks
-	out <- c.waiting
-	out <- c.due
-	out <- c.notifications
-}
+func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {

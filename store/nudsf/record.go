@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"vitrine/store"
 	"vitrine/store/nudsf/rest"
@@ -20,25 +21,13 @@ type place struct {
 func (p place) key() store.Key { return store.Key{Space: p.space, Name: kindRecord + p.id} }
 
 func (a *API) place(r *http.Request) (place, error) {
-	at, err := a.Storages.Of(service, r)
-	if err != nil {
-		return place{}, err
-	}
-	id := r.PathValue("record")
-	return place{at.Space(), id}, wire.CheckID("recordId", id, a.Limits)
+	space, id, err := a.Resource(service, "recordId", r)
+	return place{space, id}, err
 }
 
 // read returns the stored record, expired or not; nil if there is none.
 func (a *API) read(ctx context.Context, at place) (*entry, error) {
-	var r store.Record
-	err := a.Engine.Get(ctx, at.key(), &r)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read record %s: %w", at.id, err)
-	}
-	return load(&r)
+	return rest.Read(ctx, a.Engine, at.key(), "record", at.id, load)
 }
 
 // live returns the record, or a 404 problem if it is absent or expired.
@@ -48,9 +37,13 @@ func (a *API) live(ctx context.Context, at place) (*entry, error) {
 		return nil, err
 	}
 	if e == nil || e.expired(a.Clock()) {
-		return nil, wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", at.id)
+		return nil, noRecord(at.id)
 	}
 	return e, nil
+}
+
+func noRecord(id string) error {
+	return wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", id)
 }
 
 func (a *API) getRecord(w http.ResponseWriter, r *http.Request) error {
@@ -59,22 +52,17 @@ func (a *API) getRecord(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	e, err := a.live(r.Context(), at)
-	if err != nil || conditional(w, r, e) {
+	if err != nil || conditional(w, r, e.etag(), e.modified()) {
 		return err
 	}
 	return sendRecord(w, http.StatusOK, e)
 }
 
-// conditional answers with 304 or 412 if the request's conditions require it, and reports whether
-// it did.
-func conditional(w http.ResponseWriter, r *http.Request, e *entry) bool {
-	wire.Validators(w.Header(), e.etag(), e.modified())
-	return answeredByStatus(w, wire.ReadPrecondition(r.Header).Status(e.etag(), e.modified()))
-}
-
-// answeredByStatus answers with 304 or 412 and reports whether it did. It ignores other statuses.
-func answeredByStatus(w http.ResponseWriter, status int) bool {
-	switch status {
+// conditional sets the validators of an entity. It answers with 304 or 412 if the request's conditions
+// require it, and reports whether it did.
+func conditional(w http.ResponseWriter, r *http.Request, etag string, modified time.Time) bool {
+	wire.Validators(w.Header(), etag, modified)
+	switch status := wire.ReadPrecondition(r.Header).Status(etag, modified); status {
 	case http.StatusNotModified:
 		w.WriteHeader(status)
 	case http.StatusPreconditionFailed:
@@ -197,7 +185,7 @@ func (a *API) deleteRecord(w http.ResponseWriter, r *http.Request) error {
 	before, _, err := a.change(r.Context(), at, func(before *entry) (*entry, error) {
 		switch {
 		case before == nil:
-			return nil, wire.NewProblem(http.StatusNotFound, wire.CauseRecordNotFound, "there is no record %q", at.id)
+			return nil, noRecord(at.id)
 		case !pre.Holds(before.etag()):
 			return nil, errUnmet
 		}
@@ -222,25 +210,20 @@ func (a *API) deleteRecord(w http.ResponseWriter, r *http.Request) error {
 // it. before is nil if consumers see no record. With blind, decide ignores before, and the last of
 // several writers wins.
 func (a *API) change(ctx context.Context, at place, decide func(before *entry) (*entry, error), blind bool) (before, after *entry, err error) {
-	for range maxAttempts {
+	err = rest.Retry(func() error {
 		kept, err := a.read(ctx, at)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		before := kept
+		before = kept
 		expired := kept != nil && kept.expired(a.Clock())
 		if expired {
 			before = nil
 		}
-		after, err := decide(before)
-		if err != nil {
-			return before, nil, err
+		if after, err = decide(before); err != nil {
+			return err
 		}
 		existed, err := a.replace(ctx, at, kept, after, blind && !expired)
-		var conflict *store.Conflict
-		if errors.As(err, &conflict) {
-			continue
-		}
 		switch {
 		case err != nil || !blind || expired:
 		case existed && before == nil: // another client created it meanwhile
@@ -248,9 +231,9 @@ func (a *API) change(ctx context.Context, at place, decide func(before *entry) (
 		case !existed: // another client deleted it meanwhile
 			before = nil
 		}
-		return before, after, err
-	}
-	return nil, nil, &store.Conflict{}
+		return err
+	})
+	return before, after, err
 }
 
 // replace writes a record's new state. If the old record has expired and is not handled yet, the

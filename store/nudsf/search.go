@@ -38,7 +38,7 @@ func Answer(r *http.Request) int64 {
 		return 0
 	}
 	q := rest.ReadQuery(r)
-	if !q.Has("retrieve-records") {
+	if _, ok := q.Text("retrieve-records"); !ok {
 		return 0
 	}
 	return 3 * payloadOf(q)
@@ -85,7 +85,7 @@ func (a *API) readSearch(r *http.Request) (searchRequest, error) {
 }
 
 func (a *API) searchRecords(w http.ResponseWriter, r *http.Request) error {
-	at, err := a.Storages.Of(service, r)
+	space, err := a.Storages.Space(service, r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (a *API) searchRecords(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, hold, end := a.Begin(r)
 	defer end()
-	result, err := rest.Long(w, func() (searchResult, error) { return a.search(ctx, hold, at.Space(), s) })
+	result, err := rest.Long(w, func() (searchResult, error) { return a.search(ctx, hold, space, s) })
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func retrieved(e *entry, what string) (json.RawMessage, error) {
 
 // deleteRecords deletes the records that a filter matches, TS 29.598 clause 5.2.2.5.5.
 func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
-	at, err := a.Storages.Of(service, r)
+	space, err := a.Storages.Space(service, r)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, hold, end := a.Begin(r)
 	defer end()
-	deleted, err := rest.Long(w, func() (wire.RecordIDList, error) { return a.deleteMatching(ctx, hold, at.Space(), filter) })
+	deleted, err := rest.Long(w, func() (wire.RecordIDList, error) { return a.deleteMatching(ctx, hold, space, filter) })
 	if err != nil {
 		return err
 	}

@@ -75,29 +75,20 @@ func (s *subscription) etag() string {
 }
 
 func (a *API) subscriptionPlace(r *http.Request) (space, id string, err error) {
-	at, err := a.Storages.Of(service, r)
-	if err != nil {
-		return "", "", err
-	}
-	id = r.PathValue("subscription")
-	return at.Space(), id, wire.CheckID("subscriptionId", id, a.Limits)
+	return a.Resource(service, "subscriptionId", r)
 }
 
 // readSubscription returns a subscription that exists and has not ended, else nil. kept is
 // the version of the stored subscription, even if it has ended; 0: none.
 func (a *API) readSubscription(ctx context.Context, space, id string) (s *subscription, kept uint64, err error) {
-	var r store.Record
-	err = a.Engine.Get(ctx, store.Key{Space: space, Name: kindSubscription + id}, &r)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, 0, nil
+	s, err = rest.Read(ctx, a.Engine, store.Key{Space: space, Name: kindSubscription + id}, "subscription", id, loadSubscription)
+	if err != nil || s == nil {
+		return nil, 0, err
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("read subscription %s: %w", id, err)
+	if s.expired(a.Clock()) {
+		return nil, s.version, nil
 	}
-	if s, err = loadSubscription(&r); err != nil || s.expired(a.Clock()) {
-		return nil, r.Version, err
-	}
-	return s, r.Version, nil
+	return s, s.version, nil
 }
 
 func noSubscription(id string) error {
@@ -116,15 +107,14 @@ func (a *API) getSubscription(w http.ResponseWriter, r *http.Request) error {
 	if s == nil {
 		return noSubscription(id)
 	}
-	wire.Validators(w.Header(), s.etag(), s.modified)
-	if answeredByStatus(w, wire.ReadPrecondition(r.Header).Status(s.etag(), s.modified)) {
+	if conditional(w, r, s.etag(), s.modified) {
 		return nil
 	}
 	return rest.JSON(w, http.StatusOK, s.Subscription)
 }
 
 func (a *API) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
-	at, err := a.Storages.Of(service, r)
+	space, err := a.Storages.Space(service, r)
 	if err != nil {
 		return err
 	}
@@ -137,7 +127,7 @@ func (a *API) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	list := []wire.Subscription{}
 	now := a.Clock()
-	for record, err := range a.Engine.Scan(ctx, store.Query{Space: at.Space(), Prefix: kindSubscription}) {
+	for record, err := range a.Engine.Scan(ctx, store.Query{Space: space, Prefix: kindSubscription}) {
 		if err != nil {
 			return fmt.Errorf("read subscriptions: %w", err)
 		}
@@ -267,24 +257,17 @@ func recordOf(space, uri string) (string, bool) {
 // changeSubscription is like change, for subscriptions. If decide returns nil, it deletes the
 // subscription.
 func (a *API) changeSubscription(ctx context.Context, space, id string, decide func(before *subscription) (*subscription, error)) (before, after *subscription, err error) {
-	for range maxAttempts {
-		before, kept, err := a.readSubscription(ctx, space, id)
-		if err != nil {
-			return nil, nil, err
+	err = rest.Retry(func() (err error) {
+		var kept uint64
+		if before, kept, err = a.readSubscription(ctx, space, id); err != nil {
+			return err
 		}
-		after, err := decide(before)
-		if err != nil {
-			return before, nil, err
+		if after, err = decide(before); err != nil {
+			return err
 		}
-		if err = a.writeSubscription(ctx, space, id, kept, after); err == nil {
-			return before, after, nil
-		}
-		var conflict *store.Conflict
-		if !errors.As(err, &conflict) {
-			return before, nil, err
-		}
-	}
-	return nil, nil, &store.Conflict{}
+		return a.writeSubscription(ctx, space, id, kept, after)
+	})
+	return before, after, err
 }
 
 func (a *API) writeSubscription(ctx context.Context, space, id string, kept uint64, after *subscription) error {

@@ -81,7 +81,10 @@ type scan struct {
 func (s *scan) run(ctx context.Context) error {
 	q := &s.query
 	if q.Match == nil {
-		low, high := "["+q.Prefix, beyond(q.Prefix)
+		low, high := "["+q.Prefix, "+"
+		if end := store.PrefixEnd(q.Prefix); end != "" {
+			high = "(" + end
+		}
 		if q.After >= q.Prefix && q.After != "" {
 			low = "(" + q.After
 		}
@@ -98,17 +101,6 @@ func (s *scan) run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// beyond returns the upper bound of the range of strings that start with prefix.
-func beyond(prefix string) string {
-	b := []byte(prefix)
-	for i := len(b) - 1; i >= 0; i-- {
-		if b[i]++; b[i] != 0 {
-			return "(" + string(b[:i+1])
-		}
-	}
-	return "+"
 }
 
 // pages reads a range of a sorted set, page by page.

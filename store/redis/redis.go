@@ -34,8 +34,6 @@ type Config struct {
 	TLS       *tls.Config
 	Prefix    string        // prefix of all keys; default "vitrine"
 	History   int64         // changes of a space kept for watches; default 1024
-	Pool      int           // connections; default 64
-	Watches   int           // connections for watches; further watches wait; default 256
 	Check     time.Duration // interval of the checks of the server's configuration; default 10 s
 	Sweep     time.Duration // interval of sweeps; default 250 ms
 
@@ -77,11 +75,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	}
 	c.Prefix = cmp.Or(c.Prefix, "vitrine")
 	c.History = cmp.Or(c.History, 1024)
-	c.Pool = cmp.Or(c.Pool, 64)
-	c.Watches = cmp.Or(c.Watches, 256)
 	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
-	e := &Engine{config: c, client: connect(c, c.Pool), watcher: connect(c, c.Watches), prober: connect(c, 1)}
+	e := &Engine{config: c, client: connect(c, connections), watcher: connect(c, watchConnections), prober: connect(c, 1)}
 	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(commonSource+writeSource), redis.NewScript(commonSource+sweepSource), redis.NewScript(readSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p, err := e.ask(ctx)
@@ -94,6 +90,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.loops.Go(func() { store.SweepEvery(e.ctx, c.Sweep, c.Logger, e.sweep) })
 	return e, nil
 }
+
+// Connections to each server: for requests, and for watches. Further watches wait.
+const connections, watchConnections = 64, 256
 
 func connect(c Config, pool int) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{

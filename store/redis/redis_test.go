@@ -21,6 +21,8 @@ import (
 	"vitrine/store/storetest"
 )
 
+const patience = 20 * time.Second
+
 // open opens an engine until the test ends. By default it logs to the test and sweeps every 10 ms.
 func open(t *testing.T, c redis.Config) *redis.Engine {
 	t.Helper()
@@ -82,7 +84,7 @@ func cluster(t *testing.T) []string {
 		if err := first.Do(t.Context(), "cluster", "meet", host, port, busPort).Err(); err != nil {
 			t.Fatal(err)
 		}
-		storetest.Await(t, "cluster", func() bool {
+		hosttest.Until(t, patience, "the cluster is up", func() bool {
 			return strings.Contains(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok") &&
 				strings.Contains(first.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 		})
@@ -190,12 +192,12 @@ func TestPromisesChange(t *testing.T) {
 		}
 	}
 	set("appendfsync", "everysec")
-	storetest.Await(t, "nothing promised", func() bool { return e.Promises().Durability == store.Memory })
+	hosttest.Until(t, patience, "nothing is promised", func() bool { return e.Promises().Durability == store.Memory })
 	set("appendfsync", "always")
-	storetest.Await(t, "durability again", func() bool { return e.Promises().Durability == store.Synced })
+	hosttest.Until(t, patience, "durability is promised again", func() bool { return e.Promises().Durability == store.Synced })
 	host, port, _ := net.SplitHostPort(address)
 	storetest.Redis(t, "--replicaof", host+" "+port)
-	storetest.Await(t, "nothing promised of a server with a replica", func() bool {
+	hosttest.Until(t, patience, "nothing is promised of a server with a replica", func() bool {
 		p := e.Promises()
 		return p.Durability == store.Memory && !p.Linearizable
 	})
@@ -223,7 +225,7 @@ func TestRefused(t *testing.T) {
 	}
 	_ = server.Do(t.Context(), "shutdown", "nosave").Err() // the connection breaks
 	for name, do := range map[string]func() error{"write": write, "read": read} {
-		storetest.Await(t, name+" that is refused", func() bool { return errors.As(do(), &busy) })
+		hosttest.Until(t, patience, name+" is refused", func() bool { return errors.As(do(), &busy) })
 	}
 }
 
@@ -240,7 +242,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 	var log bytes.Buffer
 	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now, Check: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	checks := number(t, server, "cmdstat_ping:calls=")
-	storetest.Await(t, "ten checks", func() bool { return number(t, server, "cmdstat_ping:calls=") >= checks+10 })
+	hosttest.Until(t, patience, "ten checks are done", func() bool { return number(t, server, "cmdstat_ping:calls=") >= checks+10 })
 	if p := e.Promises(); p.Durability != store.Memory {
 		t.Errorf("got promises %+v, want none", p)
 	}
@@ -368,12 +370,12 @@ func TestSpaces(t *testing.T) {
 	if err := stores[0].Write(t.Context(), "s", remove); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Await(t, "empty set of spaces", func() bool { return server.Exists(t.Context(), r.keys+"spaces").Val() == 0 })
+	hosttest.Until(t, patience, "the set of spaces is empty", func() bool { return server.Exists(t.Context(), r.keys+"spaces").Val() == 0 })
 	put.Expires = time.Now().Add(time.Millisecond)
 	if err := stores[1].Write(t.Context(), "s", put); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Await(t, "expiry in a space that was empty", func() bool { return server.Exists(t.Context(), r.keys+"s:r").Val() == 0 })
+	hosttest.Until(t, patience, "the record in a space that was empty expires", func() bool { return server.Exists(t.Context(), r.keys+"s:r").Val() == 0 })
 	if r.differs(t, "s") {
 		t.Error("the set of spaces has a space whose last record expired")
 	}
@@ -405,7 +407,7 @@ func TestManySpaces(t *testing.T) {
 	config.Sweep = 10 * time.Millisecond
 	open(t, config)
 	scripts := number(t, server, "cmdstat_evalsha:calls=")
-	storetest.Await(t, "sweep", func() bool { return number(t, server, "cmdstat_zcount:calls=") > 2*spaces })
+	hosttest.Until(t, patience, "a sweep is done", func() bool { return number(t, server, "cmdstat_zcount:calls=") > 2*spaces })
 	if n := number(t, server, "cmdstat_evalsha:calls=") - scripts; n > 0 {
 		t.Errorf("sweeps ran %d scripts, and nothing was due", n)
 	}

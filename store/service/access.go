@@ -2,21 +2,10 @@ package service
 
 import (
 	"errors"
-	"log/slog"
-	"net/http"
 
 	"vitrine"
 	"vitrine/internal/access"
 )
-
-// noteDenied logs failed access.
-func noteDenied(log *slog.Logger, r *http.Request) {
-	given := "no token"
-	if r.Header.Get("Authorization") != "" {
-		given = "a token that is not known"
-	}
-	log.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", given)
-}
 
 // LoadTLS reads a server's certificate and key. With clientCA, clients must present a certificate
 // signed by it.

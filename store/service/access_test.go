@@ -78,7 +78,7 @@ func TestReload(t *testing.T) {
 	reload := make(chan struct{})
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	log := &lines{}
-	_, url := running(t, Config{TLS: secure, Tokens: tokens, Reload: reload, Routes: []Route{{Path: "/kv", Handler: ok}}}, log)
+	s, url := running(t, Config{TLS: secure, Tokens: tokens, Reload: reload, Version: "v1", Routes: []Route{{Path: "/kv", Handler: ok}}}, log)
 	answers := func(c *x509.Certificate, token string) int {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https"+url[len("http"):]+"/kv", nil)
 		if err != nil {
@@ -102,12 +102,17 @@ func TestReload(t *testing.T) {
 	}
 	put("short\n")
 	read("the old ones stay in use", 1)
+	wantMetric(t, s, "vitrine_store_reload_failed", 1)
+	wantMetric(t, s, "vitrine_store_certificate_expiry_timestamp_seconds", float64(old.NotAfter.Unix()))
+	wantMetric(t, s, "vitrine_store_build_info", 1)
 	if got := answers(old, token); got != http.StatusOK {
 		t.Errorf("after a reload with a broken file: got status %d, want 200", got)
 	}
 	next := certify(t, dir)
 	put("another-long-token-1\n")
 	read("were read again", 1)
+	wantMetric(t, s, "vitrine_store_reload_failed", 0)
+	wantMetric(t, s, "vitrine_store_certificate_expiry_timestamp_seconds", float64(next.NotAfter.Unix()))
 	if got := answers(next, "another-long-token-1"); got != http.StatusOK {
 		t.Errorf("new certificate and token: got status %d, want 200", got)
 	}

@@ -20,10 +20,10 @@ func bounds() []float64 { return prometheus.ExponentialBuckets(50e-6, 2, 18) }
 // past it. Clients that are refused pause, so overload often shows only in every second window.
 const calmWindows = 2
 
-// Watch measures the latency of each operation, and how many of its requests are refused. An
+// A watch measures the latency of each operation, and how many of its requests are refused. An
 // operation is past the threshold if more than a share of its requests in a window were slow or
 // refused, until calmWindows windows are within it.
-type Watch struct {
+type watch struct {
 	slow    time.Duration
 	share   float64
 	every   time.Duration
@@ -46,8 +46,8 @@ type operation struct {
 	calm      int                    // windows in a row within the threshold; only judge uses it
 }
 
-func newWatch(slow time.Duration, share float64, every time.Duration, log *slog.Logger) *Watch {
-	return &Watch{
+func newWatch(slow time.Duration, share float64, every time.Duration, log *slog.Logger) *watch {
+	return &watch{
 		slow: slow, share: share, every: every, log: log,
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "vitrine_store_operation_seconds", Help: "Time from a request's head to its answer, by operation.", Buckets: bounds(),
@@ -59,13 +59,13 @@ func newWatch(slow time.Duration, share float64, every time.Duration, log *slog.
 }
 
 // Describe implements prometheus.Collector.
-func (w *Watch) Describe(c chan<- *prometheus.Desc) { w.latency.Describe(c); w.past.Describe(c) }
+func (w *watch) Describe(c chan<- *prometheus.Desc) { w.latency.Describe(c); w.past.Describe(c) }
 
 // Collect implements prometheus.Collector.
-func (w *Watch) Collect(c chan<- prometheus.Metric) { w.latency.Collect(c); w.past.Collect(c) }
+func (w *watch) Collect(c chan<- prometheus.Metric) { w.latency.Collect(c); w.past.Collect(c) }
 
 // Observe records the duration of one operation. The number of names must be small.
-func (w *Watch) Observe(name string, d time.Duration) {
+func (w *watch) Observe(name string, d time.Duration) {
 	op := w.operation(name)
 	op.histogram.Observe(d.Seconds())
 	op.count.Add(1)
@@ -76,13 +76,13 @@ func (w *Watch) Observe(name string, d time.Duration) {
 
 // Refuse records a request that was refused because the service is at a limit. cause names what
 // the limit bounds.
-func (w *Watch) Refuse(name, cause string) {
+func (w *watch) Refuse(name, cause string) {
 	op := w.operation(name)
 	op.cause.Store(&cause)
 	op.refused.Add(1)
 }
 
-func (w *Watch) operation(name string) *operation {
+func (w *watch) operation(name string) *operation {
 	o, ok := w.operations.Load(name)
 	if !ok {
 		o, _ = w.operations.LoadOrStore(name, &operation{
@@ -93,7 +93,7 @@ func (w *Watch) operation(name string) *operation {
 }
 
 // Past returns the operations that are past the threshold, with the reason.
-func (w *Watch) Past() map[string]string {
+func (w *watch) Past() map[string]string {
 	past := map[string]string{}
 	for _, o := range w.operations.Range {
 		op := o.(*operation)
@@ -104,7 +104,7 @@ func (w *Watch) Past() map[string]string {
 	return past
 }
 
-func (w *Watch) run(ctx context.Context) {
+func (w *watch) run(ctx context.Context) {
 	ticker := time.NewTicker(w.every)
 	defer ticker.Stop()
 	for {
@@ -118,7 +118,7 @@ func (w *Watch) run(ctx context.Context) {
 }
 
 // judge ends a window and updates which operations are past the threshold.
-func (w *Watch) judge() {
+func (w *watch) judge() {
 	for _, o := range w.operations.Range {
 		op := o.(*operation)
 		count, slow, refused := op.count.Swap(0), op.slow.Swap(0), op.refused.Swap(0)
@@ -142,7 +142,7 @@ func (w *Watch) judge() {
 }
 
 // explain says why an operation is past the threshold.
-func (w *Watch) explain(op *operation, count, slow, refused int64) string {
+func (w *watch) explain(op *operation, count, slow, refused int64) string {
 	var why []string
 	if slow > 0 {
 		why = append(why, fmt.Sprintf("%d of %d requests took longer than %s", slow, count, w.slow))

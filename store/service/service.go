@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 
 	"vitrine"
 	"vitrine/internal/access"
+	"vitrine/internal/vitals"
 	"vitrine/store/service/quick"
 )
 
@@ -27,18 +29,18 @@ type Config struct {
 	Routes   []Route
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
+	Version  string // for the metrics
 
 	TLS    *access.ServerTLS // nil: plain
 	Tokens *access.TokenFile // nil: no token needed
 	Reload <-chan struct{}   // requests to reload their files, which also happens every 30 s; may be nil
 
-	InFlight    int           // requests at the same time; beyond it 503; default 1024
-	Watches     int           // at the same time; beyond it 429; default 1024
-	Bodies      int64         // bytes of request bodies at the same time; beyond it 503, and 413 if one body is; default 64 MiB
-	Answers     int64         // bytes of large answers at the same time, see Route.Answer; beyond it 503, and 403 if one answer is; default 256 MiB
-	Connections int           // at the same time; more wait to be accepted; default 4096
-	PerSource   int           // connections from one address (IPv6: /64); more are closed; default 1024
-	Grace       time.Duration // how long requests may take to finish at shutdown; default 5 s
+	InFlight    int   // requests at the same time; beyond it 503; default 1024
+	Watches     int   // at the same time; beyond it 429; default 1024
+	Bodies      int64 // bytes of request bodies at the same time; beyond it 503, and 413 if one body is; default 64 MiB
+	Answers     int64 // bytes of large answers at the same time, see Route.Answer; beyond it 503, and 403 if one answer is; default 256 MiB
+	Connections int   // at the same time; more wait to be accepted; default 4096
+	PerSource   int   // connections from one address (IPv6: /64); more are closed; default 1024
 
 	Slow  time.Duration // a request is slow if it takes longer; default 50 ms
 	Share float64       // an operation is past the threshold if more than this share of a window is slow or refused; default 0.01
@@ -71,8 +73,10 @@ type Service struct {
 	bodies   *budget
 	answers  *budget
 	refused  *prometheus.CounterVec
-	watch    *Watch
+	watch    *watch
 	origins  *http.CrossOriginProtection
+
+	reloadFailed atomic.Bool // the last reload
 }
 
 // New returns a service for the routes.
@@ -83,7 +87,6 @@ func New(c Config) *Service {
 	c.Answers = cmp.Or(c.Answers, 256<<20)
 	c.Connections = cmp.Or(c.Connections, 4096)
 	c.PerSource = cmp.Or(c.PerSource, 1024)
-	c.Grace = cmp.Or(c.Grace, 5*time.Second)
 	c.Slow = cmp.Or(c.Slow, 50*time.Millisecond)
 	c.Share = cmp.Or(c.Share, 0.01)
 	c.Every = cmp.Or(c.Every, 10*time.Second)
@@ -99,6 +102,11 @@ func New(c Config) *Service {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in progress.",
 		}, func() float64 { return float64(s.requests.taken()) }))
+	self := vitals.Service{Prefix: "vitrine_store_", Version: c.Version, ReloadFailed: s.reloadFailed.Load}
+	if c.TLS != nil {
+		self.Expiry = c.TLS.Expiry
+	}
+	self.Register(c.Registry)
 	for _, cause := range []string{"token", "origin", "size", "requests", "watches", "bodies", "answers", "source", "head"} {
 		s.refused.WithLabelValues(cause)
 	}
@@ -118,15 +126,17 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !route.Open && s.config.Tokens != nil && !s.config.Tokens.Tokens().Accept(r) {
-		s.refused.WithLabelValues("token").Inc()
-		noteDenied(s.config.Logger, r)
+		because := "no token"
+		if r.Header.Get("Authorization") != "" {
+			because = "a token that is not known"
+		}
+		s.deny(r, "token", because)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="vitrine store"`)
 		refuse(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
 		return
 	}
 	if status, why := s.checkOrigin(r); status != 0 {
-		s.refused.WithLabelValues("origin").Inc()
-		s.config.Logger.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", why)
+		s.deny(r, "origin", why)
 		refuse(w, status, why)
 		return
 	}
@@ -139,6 +149,12 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.watched(w, r, route)
+}
+
+// deny counts and logs a request that is refused access.
+func (s *Service) deny(r *http.Request, cause, because string) {
+	s.refused.WithLabelValues(cause).Inc()
+	s.config.Logger.Warn("access refused", "from", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "because", because)
 }
 
 // checkOrigin returns a status and a reason for a request that a web page of another site may have
@@ -279,7 +295,10 @@ func (c *Config) Guarded(address string) error {
 	return nil
 }
 
-// Serve serves on the listeners until ctx ends, gives running requests Grace to finish, and
+// graceTime is how long requests may take to finish at shutdown.
+const graceTime = 5 * time.Second
+
+// Serve serves on the listeners until ctx ends, gives running requests graceTime to finish, and
 // returns.
 func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := s.server()
@@ -313,7 +332,7 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	work.Go(func() error {
 		<-ctx.Done()
 		//nolint:contextcheck // ctx has ended: this is what comes after it
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Grace)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 		defer cancel()
 		err := server.Shutdown(grace)
 		for _, q := range quicks {
@@ -344,7 +363,7 @@ func (s *Service) reload(ctx context.Context) {
 	if s.config.TLS != nil {
 		files = append(files, s.config.TLS.Reload)
 	}
-	access.Reread(ctx, s.config.Reload, s.config.Logger, files...)
+	access.Reread(ctx, s.config.Reload, s.config.Logger, &s.reloadFailed, files...)
 }
 
 // Timeouts of a client that sends or reads nothing.

@@ -73,6 +73,25 @@ func value(m prometheus.Metric) float64 {
 	return d.GetCounter().GetValue() + d.GetGauge().GetValue()
 }
 
+// wantMetric checks the value of a counter or gauge in the service's registry.
+func wantMetric(t *testing.T, s *Service, name string, want float64) {
+	t.Helper()
+	families, err := s.config.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			if got := m.GetCounter().GetValue() + m.GetGauge().GetValue(); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+			return
+		}
+	}
+	t.Errorf("there is no metric %s", name)
+}
+
 func named(*http.Request) string { return "op" }
 
 // dialFrom connects to a service from a loopback address until the test ends.
@@ -294,11 +313,11 @@ func TestGuarded(t *testing.T) {
 func TestWatch(t *testing.T) {
 	const slowly, refusing = "11 of 1000 requests took longer than 10ms", "11 of 1000 requests were refused: too many requests at the same time (--max-requests)"
 	for name, c := range map[string]struct {
-		bad  func(w *Watch)
+		bad  func(w *watch)
 		want string
 	}{
-		"slow":    {func(w *Watch) { w.Observe("get", 11*time.Millisecond) }, slowly},
-		"refused": {func(w *Watch) { w.Refuse("get", "requests") }, refusing},
+		"slow":    {func(w *watch) { w.Observe("get", 11*time.Millisecond) }, slowly},
+		"refused": {func(w *watch) { w.Refuse("get", "requests") }, refusing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &lines{}

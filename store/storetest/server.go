@@ -16,17 +16,6 @@ import (
 	"vitrine/internal/hosttest"
 )
 
-// Await waits until ready returns true, at most 20 s.
-func Await(t *testing.T, what string, ready func() bool) {
-	t.Helper()
-	end := time.Now().Add(20 * time.Second)
-	for tick := time.NewTicker(20 * time.Millisecond); !ready(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("no %s", what)
-		}
-	}
-}
-
 // Redis starts a Redis or Valkey server for this test and returns its address once it answers.
 func Redis(t *testing.T, settings ...string) (address string) {
 	t.Helper()
@@ -47,7 +36,7 @@ func RedisProcess(t *testing.T, settings ...string) (address string, server *os.
 	address = hosttest.FreeAddress(t, "tcp")
 	_, port, _ := net.SplitHostPort(address)
 	server, _ = start(t, program, append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", ""}, settings...)...)
-	Await(t, "Redis that answers", func() bool {
+	hosttest.Until(t, 20*time.Second, "Redis answers", func() bool {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err != nil {
 			return false

@@ -12,27 +12,18 @@ import (
 	"time"
 )
 
-// A Protocol is the HTTP version for http URIs. For https URIs TLS negotiates it.
-type Protocol string
-
-// The protocols.
-const (
-	Auto  Protocol = "auto"  // HTTP/2 with prior knowledge, as 5G functions use it (TS 29.500 clause 5.2.1); HTTP/1.1 for receivers without it
-	HTTP2 Protocol = "h2c"   // HTTP/2 with prior knowledge only
-	HTTP1 Protocol = "http1" // HTTP/1.1 only
-)
-
 // maxRemembered bounds the receivers whose protocol is remembered.
 const maxRemembered = 4096
 
-// A client posts messages to receivers.
+// A client posts messages to receivers. For https URIs TLS negotiates the protocol. For http URIs it is
+// HTTP/2 with prior knowledge, as 5G functions use it (TS 29.500 clause 5.2.1), or HTTP/1.1 for
+// receivers without it.
 type client struct {
 	http1, http2 *http.Client // http1 also serves https, with HTTP/2 by ALPN
-	protocol     Protocol
 	timeout      time.Duration
 
 	mu    sync.Mutex
-	known map[string]Protocol // by authority
+	known map[string]*http.Client // http1 or http2, by authority
 }
 
 func newClient(config Config) *client {
@@ -59,9 +50,9 @@ func newClient(config Config) *client {
 		}}
 	}
 	return &client{
-		http1:    build(func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
-		http2:    build(func(p *http.Protocols) { p.SetHTTP2(true); p.SetUnencryptedHTTP2(true) }),
-		protocol: config.Protocol, timeout: config.Timeout, known: map[string]Protocol{},
+		http1:   build(func(p *http.Protocols) { p.SetHTTP1(true); p.SetHTTP2(true) }),
+		http2:   build(func(p *http.Protocols) { p.SetHTTP2(true); p.SetUnencryptedHTTP2(true) }),
+		timeout: config.Timeout, known: map[string]*http.Client{},
 	}
 }
 
@@ -75,38 +66,33 @@ func (c *client) post(ctx context.Context, m waiting) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	name := authority(m.url)
-	protocol := c.protocol
-	if m.url.Scheme == "https" {
-		protocol = HTTP1
-	} else if protocol == Auto {
-		protocol = c.remembered(name)
+	by := c.http1
+	if m.url.Scheme != "https" {
+		by = c.remembered(name)
 	}
-	switch protocol {
-	case HTTP1:
-		return c.check(name, c.try(ctx, c.http1, m))
-	case HTTP2:
-		return c.check(name, c.try(ctx, c.http2, m))
+	if by != nil {
+		return c.check(name, c.try(ctx, by, m))
 	}
 	// The protocol is unknown. A server of HTTP/1.1 rejects the preface of HTTP/2 before it sees
 	// the message, so trying both does not send the message twice.
 	err := c.try(ctx, c.http2, m)
 	switch {
 	case answered(err):
-		c.remember(name, HTTP2)
+		c.remember(name, c.http2)
 		return err
 	case unreachable(err):
 		return err
 	case ctx.Err() != nil: // the receiver may have the message, so HTTP/1.1 waits for the next try
 		c.mu.Lock()
 		if _, ok := c.known[name]; !ok { // no other message has found the protocol meanwhile
-			c.set(name, HTTP1)
+			c.set(name, c.http1)
 		}
 		c.mu.Unlock()
 		return err
 	}
 	again := c.try(ctx, c.http1, m)
 	if answered(again) {
-		c.remember(name, HTTP1)
+		c.remember(name, c.http1)
 	}
 	return again
 }
@@ -166,28 +152,26 @@ func (c *client) try(ctx context.Context, client *http.Client, m waiting) error 
 	}
 }
 
-func (c *client) remembered(name string) Protocol {
+// remembered returns the HTTP client for a receiver; nil if its protocol is unknown.
+func (c *client) remembered(name string) *http.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.known[name]; ok {
-		return p
-	}
-	return Auto
+	return c.known[name]
 }
 
-func (c *client) remember(name string, p Protocol) {
+func (c *client) remember(name string, by *http.Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set(name, p)
+	c.set(name, by)
 }
 
 // set remembers a protocol. The caller holds c.mu.
-func (c *client) set(name string, p Protocol) {
+func (c *client) set(name string, by *http.Client) {
 	for other := range c.known {
 		if len(c.known) < maxRemembered {
 			break
 		}
 		delete(c.known, other)
 	}
-	c.known[name] = p
+	c.known[name] = by
 }

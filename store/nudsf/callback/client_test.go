@@ -35,8 +35,11 @@ func TestSlowReceiver(t *testing.T) {
 	for _, c := range []struct {
 		after   time.Duration
 		retried uint64
-		known   Protocol
-	}{{timeout * 3 / 4, 0, HTTP2}, {2 * timeout, 1, HTTP1}} {
+		known   func(*client) *http.Client
+	}{
+		{timeout * 3 / 4, 0, func(c *client) *http.Client { return c.http2 }},
+		{2 * timeout, 1, func(c *client) *http.Client { return c.http1 }},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(Config{Timeout: timeout})
 			http1, http2 := &slow{status: http.StatusNoContent}, &slow{status: http.StatusNoContent, after: c.after}
@@ -59,8 +62,8 @@ func TestSlowReceiver(t *testing.T) {
 			if one, two := http1.requests.Load(), http2.requests.Load(); two != 1 || one != int64(c.retried) {
 				t.Errorf("answer after %s: got %d requests over HTTP/2 and %d over HTTP/1.1", c.after, two, one)
 			}
-			if got := s.client.remembered("http://a"); got != c.known {
-				t.Errorf("answer after %s: the receiver is known for %q, want %q", c.after, got, c.known)
+			if s.client.remembered("http://a") != c.known(s.client) {
+				t.Errorf("answer after %s: the receiver is not known for its protocol", c.after)
 			}
 		})
 	}
@@ -76,12 +79,12 @@ func TestOneSlowAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Second, func() { s.client.remember("http://a", HTTP2) })
+		time.AfterFunc(time.Second, func() { s.client.remember("http://a", s.client.http2) })
 		if err := s.client.post(t.Context(), waiting{url: u}); err == nil {
 			t.Error("a post without an answer succeeded")
 		}
-		if got := s.client.remembered("http://a"); got != HTTP2 {
-			t.Errorf("the receiver is known for %q, want %q", got, HTTP2)
+		if s.client.remembered("http://a") != s.client.http2 {
+			t.Error("the receiver is not known for HTTP/2")
 		}
 	})
 }

@@ -76,7 +76,6 @@ type Config struct {
 	Backoff   time.Duration // wait after the first failure; doubles; 100 ms
 	Longest   time.Duration // longest backoff; 10 s
 	Timeout   time.Duration // timeout of one try; 5 s
-	Protocol  Protocol      // for http URIs; Auto
 	Log       *slog.Logger  // nil: none
 }
 
@@ -89,7 +88,6 @@ func (c *Config) defaults() {
 	c.Backoff = cmp.Or(c.Backoff, 100*time.Millisecond)
 	c.Longest = cmp.Or(c.Longest, 10*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
-	c.Protocol = cmp.Or(c.Protocol, Auto)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -74,13 +74,11 @@ type Config struct {
 	Sender  *callback.Sender
 	Clock   func() time.Time
 	Log     *slog.Logger
-	Workers int           // handlers at the same time; 32
 	Spaces  int           // storages with due records, at most; 10,000
 	Poll    time.Duration // interval of checks for the writes of other services; 1 s
 	Lease   time.Duration // how long a notification belongs to the service that claimed it; then others may send it; 30 s
 	Backoff time.Duration // wait before a notification's second try; doubles; 1 s
 	Longest time.Duration // longest backoff; 5 min
-	GiveUp  time.Duration // age at which a notification is dropped; 1 h
 }
 
 // Counters are the counts since the Agenda was created.
@@ -90,7 +88,7 @@ type Counters struct {
 	Delivered uint64 `json:"delivered"` // notifications that their receiver accepted
 	Postponed uint64 `json:"postponed"` // tries put off because the receiver does not answer
 	Refused   uint64 `json:"refused"`   // notifications refused with a final status, or not allowed
-	GivenUp   uint64 `json:"given_up"`  // notifications dropped at age GiveUp
+	GivenUp   uint64 `json:"given_up"`  // notifications dropped at age giveUp
 }
 
 // An Agenda finds and handles due records while Run runs.
@@ -119,21 +117,25 @@ type plan struct {
 // kindOutbox is the prefix of the names of notifications to send.
 const kindOutbox = "o/"
 
+// giveUp is the age at which a notification is dropped.
+const giveUp = time.Hour
+
+// maxHandlers bounds the handlers that run at the same time.
+const maxHandlers = 32
+
 // New returns an agenda.
 func New(config Config) *Agenda {
-	config.Workers = cmp.Or(config.Workers, 32)
 	config.Spaces = cmp.Or(config.Spaces, 10_000)
 	config.Poll = cmp.Or(config.Poll, time.Second)
 	config.Lease = cmp.Or(config.Lease, 30*time.Second)
 	config.Backoff = cmp.Or(config.Backoff, time.Second)
 	config.Longest = cmp.Or(config.Longest, 5*time.Minute)
-	config.GiveUp = cmp.Or(config.GiveUp, time.Hour)
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Agenda{
 		Config: config, handlers: map[string]Handler{}, spaces: map[string]plan{},
-		wake: make(chan struct{}, 1), workers: make(chan struct{}, config.Workers),
+		wake: make(chan struct{}, 1), workers: make(chan struct{}, maxHandlers),
 	}
 }
 

@@ -112,7 +112,7 @@ func (a *Agenda) settle(ctx context.Context, space string, l *Letter, outcome er
 	case a.Sender.Check(l.delivery.Target) != nil: // the allow-list has changed
 		a.refused.Add(1)
 		a.Log.Warn("notification dropped: its target is not allowed", "target", l.delivery.Target)
-	case a.Clock().Sub(l.delivery.Since) >= a.GiveUp:
+	case a.Clock().Sub(l.delivery.Since) >= giveUp:
 		a.givenUp.Add(1)
 		a.Log.Warn("notification given up", "target", l.delivery.Target, "kind", l.delivery.Kind, "tries", l.delivery.Tries+1, "error", outcome)
 	default:
@@ -168,7 +168,7 @@ func (a *Agenda) claim(ctx context.Context, space string, r *store.Record, now b
 	if err := a.address(l); err != nil {
 		return err
 	}
-	if a.Clock().Sub(l.delivery.Since) >= a.GiveUp && !l.send {
+	if a.Clock().Sub(l.delivery.Since) >= giveUp && !l.send {
 		l.op.Version = r.Version
 		a.settle(ctx, space, l, errors.New("the receiver is not answering"))
 		return nil

@@ -54,13 +54,8 @@ func (s *server) noted() {
 // others do not fire, and a waiting notification does not wait for the clock.
 func testClockJumps(t *testing.T, open func() store.Engine) {
 	r, failing := receive(t), receive(t)
-	engine := open()
-	s := start(t, engine, nil)
+	s := running(t, open, nil)
 	clock, jump, noted := s.clock.now, s.clock.jump, s.noted
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
-	})
 	timer := func(id string, in time.Duration, to *receiver) {
 		t.Helper()
 		s.putJSON(s.timers(id), wire.Timer{Expires: clock().Add(in), CallbackReference: to.base + "/" + id}).want(t, 201)

@@ -35,12 +35,7 @@ func testRestart(t *testing.T, open func() store.Engine) {
 	if n := len(r.at("/due")); n != 0 {
 		t.Fatalf("fired %d times before the restart", n)
 	}
-	engine = open()
-	s = start(t, engine, func(c *nudsf.Config) { c.Clock = clock.now })
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
-	})
+	s = running(t, open, func(c *nudsf.Config) { c.Clock = clock.now })
 	r.wait(t, "/due", 1)
 	r.wait(t, "/expired", 1)
 	s.noted()
@@ -73,12 +68,7 @@ func testCallbackAfterCrash(t *testing.T, open func() store.Engine) {
 		t.Fatal(err)
 	}
 	close(r.gate)
-	engine = open()
-	s = start(t, engine, func(c *nudsf.Config) { short(c); c.Clock = clock.now })
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
-	})
+	s = running(t, open, func(c *nudsf.Config) { short(c); c.Clock = clock.now })
 	r.wait(t, "/t", 2)
 	eventually(t, "the delivery is noted", func() bool { return s.function.Counters().Due.Delivered >= 1 })
 }
@@ -95,12 +85,7 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 	refusing.answer(http.StatusNotFound)
 	alive := receive(t)
 
-	engine := open()
-	s := start(t, engine, func(c *nudsf.Config) { c.Callbacks.Queue, c.Callbacks.Lanes = 16, 2 })
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
-	})
+	s := running(t, open, func(c *nudsf.Config) { c.Callbacks.Queue, c.Callbacks.Lanes = 16, 2 })
 	for name, r := range map[string]*receiver{"dead": dead, "failing": failing, "refusing": refusing, "alive": alive} {
 		s.putJSON(s.subscription(name), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
 		s.putJSON(s.timers(name), wire.Timer{Expires: s.clock.now().Add(time.Hour), CallbackReference: r.base + "/timer"}).want(t, 201)
@@ -131,12 +116,7 @@ func testDeadReceiver(t *testing.T, open func() store.Engine) {
 func testFailedOnce(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	r.answer(http.StatusServiceUnavailable)
-	engine := open()
-	s := start(t, engine, func(c *nudsf.Config) { c.Callbacks.Backoff, c.Callbacks.Longest = time.Second, time.Second })
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
-	})
+	s := running(t, open, func(c *nudsf.Config) { c.Callbacks.Backoff, c.Callbacks.Longest = time.Second, time.Second })
 	s.putJSON(s.subscription("s"), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/changes"}).want(t, 201)
 	s.put("r1", wire.Record{}).want(t, 201)
 	eventually(t, "the receiver is known to fail", func() bool { return s.function.Sender.Ready(r.base, true, 0) != nil })
@@ -155,17 +135,12 @@ func testFailedOnce(t *testing.T, open func() store.Engine) {
 func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 	r := receive(t)
 	engine := open()
+	t.Cleanup(func() { _ = engine.Close() })
 	servers := []*server{start(t, engine, nil)}
 	clock := servers[0].clock
 	for range 2 {
 		servers = append(servers, start(t, engine, func(c *nudsf.Config) { c.Clock = clock.now }))
 	}
-	t.Cleanup(func() {
-		for _, s := range servers {
-			s.stop()
-		}
-		_ = engine.Close()
-	})
 	const timers = 60
 	for i := range timers {
 		servers[i%3].putJSON(servers[i%3].timers(fmt.Sprint("t", i)), wire.Timer{Expires: clock.now().Add(time.Hour), CallbackReference: r.base + "/t"}).want(t, 201)
@@ -188,14 +163,9 @@ func testOnceAmongServices(t *testing.T, open func() store.Engine) {
 
 // testNotAllowed uses an allow-list of hosts.
 func testNotAllowed(t *testing.T, open func() store.Engine) {
-	engine := open()
-	s := start(t, engine, func(c *nudsf.Config) {
+	s := running(t, open, func(c *nudsf.Config) {
 		c.Allow = []string{"nf.example"}
 		c.Storages = []string{"Realm01/Storage01"}
-	})
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
 	})
 	hour := time.Now().Add(time.Hour)
 	s.putJSON(s.timers("t"), wire.Timer{Expires: hour, CallbackReference: "http://127.0.0.1:1/x"}).want(t, 400, wire.CauseOptionalIncorrect)
@@ -209,12 +179,7 @@ func testNotAllowed(t *testing.T, open func() store.Engine) {
 // testManyTimers has many timers due at the same time.
 func testManyTimers(t *testing.T, open func() store.Engine) {
 	r := receive(t)
-	engine := open()
-	s := start(t, engine, nil)
-	t.Cleanup(func() {
-		s.stop()
-		_ = engine.Close()
-	})
+	s := running(t, open, nil)
 	at := time.Now().Add(3 * time.Second)
 	var started atomic.Uint64 // timers that were created before they were due; a slow host may be late
 	var group sync.WaitGroup

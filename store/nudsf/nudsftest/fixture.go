@@ -42,7 +42,15 @@ type server struct {
 	stop     func()
 }
 
-// start serves a function over an engine. adjust may be nil.
+// running opens an engine and serves a function over it until the test ends. adjust may be nil.
+func running(t *testing.T, open func() store.Engine, adjust func(*nudsf.Config)) *server {
+	t.Helper()
+	engine := open()
+	t.Cleanup(func() { _ = engine.Close() })
+	return start(t, engine, adjust)
+}
+
+// start serves a function over an engine until stop is called or the test ends. adjust may be nil.
 func start(t *testing.T, engine store.Engine, adjust func(*nudsf.Config)) *server {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -225,11 +233,7 @@ func (s *server) patch(url, patch string) answer {
 // filtered adds a filter to a URL.
 func filtered(t *testing.T, to string, f wire.Filter, more ...string) string {
 	t.Helper()
-	text, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return to + "?" + strings.Join(append([]string{"filter=" + url.QueryEscape(string(text))}, more...), "&")
+	return strings.Join(append([]string{to + filterQuery(t, f)}, more...), "&")
 }
 
 // eventually waits until a condition holds.

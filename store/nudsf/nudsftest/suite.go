@@ -32,13 +32,7 @@ func Run(t *testing.T, opener Opener) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel() // most tests wait for something to fall due
-			engine := opener(t)()
-			s := start(t, engine, nil)
-			t.Cleanup(func() {
-				s.stop()
-				_ = engine.Close()
-			})
-			test.run(t, s)
+			test.run(t, running(t, opener(t), nil))
 		})
 	}
 	for name, run := range map[string]func(*testing.T, func() store.Engine){

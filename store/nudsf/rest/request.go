@@ -14,22 +14,6 @@ import (
 	"vitrine/store/nudsf/wire"
 )
 
-// A Storage is a realm and a storage in it, for records or timers.
-type Storage struct {
-	Service     string // "nudsf-dr", "nudsf-timer"
-	Realm, Name string
-}
-
-// Space returns the name of the storage's space in the engine.
-func (s Storage) Space() string {
-	return s.Service + "/" + url.PathEscape(s.Realm) + "/" + url.PathEscape(s.Name)
-}
-
-// Path returns the path of a resource of the storage. It escapes the elements.
-func (s Storage) Path(elements ...string) string {
-	return Path(s.Space(), elements...)
-}
-
 // Path returns the path of a resource in the storage of a space. It escapes the elements.
 func Path(space string, elements ...string) string {
 	service, rest, _ := strings.Cut(space, "/")
@@ -66,23 +50,35 @@ func ParseStorages(list []string) (Storages, error) {
 // maxStorage bounds the name of a storage's space, in bytes.
 const maxStorage = 240
 
-// Of returns the storage that a request addresses.
-func (s Storages) Of(service string, r *http.Request) (Storage, error) {
-	at := Storage{Service: service, Realm: r.PathValue("realm"), Name: r.PathValue("storage")}
+// Space returns the engine's space for the storage that a request addresses. service is "nudsf-dr" or
+// "nudsf-timer".
+func (s Storages) Space(service string, r *http.Request) (string, error) {
+	realm, storage := r.PathValue("realm"), r.PathValue("storage")
+	space := service + "/" + url.PathEscape(realm) + "/" + url.PathEscape(storage)
 	switch {
-	case s != nil && s[at.Realm] == nil:
-		return at, wire.NewProblem(http.StatusNotFound, wire.CauseRealmNotFound, "there is no realm %q", at.Realm)
-	case s != nil && !s[at.Realm][at.Name]:
-		return at, wire.NewProblem(http.StatusNotFound, wire.CauseStorageNotFound, "there is no storage %q in realm %q", at.Name, at.Realm)
-	case len(at.Space()) > maxStorage:
-		return at, wire.NewProblem(http.StatusNotFound, wire.CauseStorageNotFound, "the names of realm and storage are over %d bytes", maxStorage)
+	case s != nil && s[realm] == nil:
+		return "", wire.NewProblem(http.StatusNotFound, wire.CauseRealmNotFound, "there is no realm %q", realm)
+	case s != nil && !s[realm][storage]:
+		return "", wire.NewProblem(http.StatusNotFound, wire.CauseStorageNotFound, "there is no storage %q in realm %q", storage, realm)
+	case len(space) > maxStorage:
+		return "", wire.NewProblem(http.StatusNotFound, wire.CauseStorageNotFound, "the names of realm and storage are over %d bytes", maxStorage)
 	}
-	for _, name := range []string{at.Realm, at.Name} {
+	for _, name := range []string{realm, storage} {
 		if err := wire.CheckID("realm and storage", name, wire.Limits{ID: maxStorage}); err != nil {
-			return at, err
+			return "", err
 		}
 	}
-	return at, nil
+	return space, nil
+}
+
+// Resource returns the space and the ID of the resource that a request addresses. name is the name of
+// the ID in the path, for example "recordId".
+func (c *Config) Resource(service, name string, r *http.Request) (space, id string, err error) {
+	if space, err = c.Storages.Space(service, r); err != nil {
+		return "", "", err
+	}
+	id = r.PathValue(name)
+	return space, id, wire.CheckID(name, id, c.Limits)
 }
 
 // Body reads a body of a media type, at most limit bytes.
@@ -181,12 +177,6 @@ func (q *Query) Text(name string) (string, bool) {
 	return values[0], true
 }
 
-// Has reports whether a parameter is present.
-func (q *Query) Has(name string) bool {
-	_, ok := q.values[name]
-	return ok
-}
-
 // Bool returns a parameter that must be true or false; false if it is absent.
 func (q *Query) Bool(name string) bool {
 	text, ok := q.Text(name)
@@ -227,10 +217,8 @@ func (q *Query) Filter(name string, l wire.Limits) *wire.Filter {
 }
 
 // Refuse records an error if an unsupported parameter is present.
-func (q *Query) Refuse(names ...string) {
-	for _, name := range names {
-		if _, ok := q.values[name]; ok && q.err == nil {
-			q.err = wire.BadParam(wire.CauseQueryInvalid, name, "is not supported")
-		}
+func (q *Query) Refuse(name string) {
+	if q.values.Has(name) && q.err == nil {
+		q.err = wire.BadParam(wire.CauseQueryInvalid, name, "is not supported")
 	}
 }

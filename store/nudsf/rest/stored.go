@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,36 @@ func Load(what string, r *store.Record, value, meta any) error {
 		return fmt.Errorf("%s in %s: %w", what, r.Key.Space, err)
 	}
 	return nil
+}
+
+// Read decodes a stored record with load. It returns the zero value if there is no such record. kind
+// and id name the record in errors.
+func Read[T any](ctx context.Context, engine store.Engine, key store.Key, kind, id string, load func(*store.Record) (T, error)) (T, error) {
+	var r store.Record
+	var none T
+	err := engine.Get(ctx, key, &r)
+	if errors.Is(err, store.ErrNotFound) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("read %s %s: %w", kind, id, err)
+	}
+	return load(&r)
+}
+
+// maxAttempts bounds the attempts of a change while others change the same record.
+const maxAttempts = 16
+
+// Retry calls attempt again while it returns a *store.Conflict, and at most maxAttempts times.
+func Retry(attempt func() error) error {
+	for range maxAttempts {
+		err := attempt()
+		var conflict *store.Conflict
+		if !errors.As(err, &conflict) {
+			return err
+		}
+	}
+	return &store.Conflict{}
 }
 
 // Tags returns a record's tags as the consumer set them.

@@ -33,8 +33,8 @@ type API struct {
 func New(config rest.Config) *API {
 	a := &API{Config: config}
 	a.mux = rest.Mux(Root, OpenAPI, rest.Routes{
-		"/{realm}/{storage}/timers":         {"GET": a.searchTimers, "DELETE": a.deleteTimers},
-		"/{realm}/{storage}/timers/{timer}": {"GET": a.getTimer, "PUT": a.putTimer, "PATCH": a.patchTimer, "DELETE": a.deleteTimer},
+		"/{realm}/{storage}/timers":           {"GET": a.searchTimers, "DELETE": a.deleteTimers},
+		"/{realm}/{storage}/timers/{timerId}": {"GET": a.getTimer, "PUT": a.putTimer, "PATCH": a.patchTimer, "DELETE": a.deleteTimer},
 	}, config.Log)
 	config.Agenda.Handle(service, kindTimer, a.expire)
 	return a
@@ -42,9 +42,6 @@ func New(config rest.Config) *API {
 
 // ServeHTTP serves a request below Root.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
-
-// maxAttempts bounds the attempts of a change while others change the same timer.
-const maxAttempts = 16
 
 // Operation returns the name of a request's operation for metrics, for example "timer put".
 func Operation(r *http.Request) string { return "timer " + rest.Method(r) }

@@ -38,7 +38,7 @@ func (a *API) passes(c *choice, t *timer) bool {
 }
 
 func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
-	at, err := a.Storages.Of(service, r)
+	space, err := a.Storages.Space(service, r)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, hold, end := a.Begin(r)
 	defer end()
-	list, err := rest.Long(w, func() (wire.TimerIDList, error) { return a.found(ctx, hold, at.Space(), &c) })
+	list, err := rest.Long(w, func() (wire.TimerIDList, error) { return a.found(ctx, hold, space, &c) })
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (a *API) timers(ctx context.Context, hold *rest.Hold, space string, c *choi
 }
 
 func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
-	at, err := a.Storages.Of(service, r)
+	space, err := a.Storages.Space(service, r)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, hold, end := a.Begin(r)
 	defer end()
-	list, err := rest.Long(w, func() (wire.TimerIDList, error) { return a.deleteChosen(ctx, hold, at.Space(), &c) })
+	list, err := rest.Long(w, func() (wire.TimerIDList, error) { return a.deleteChosen(ctx, hold, space, &c) })
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package timer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -84,25 +83,13 @@ type place struct{ space, id string }
 func (p place) key() store.Key { return store.Key{Space: p.space, Name: kindTimer + p.id} }
 
 func (a *API) place(r *http.Request) (place, error) {
-	at, err := a.Storages.Of(service, r)
-	if err != nil {
-		return place{}, err
-	}
-	id := r.PathValue("timer")
-	return place{at.Space(), id}, wire.CheckID("timerId", id, a.Limits)
+	space, id, err := a.Resource(service, "timerId", r)
+	return place{space, id}, err
 }
 
 // read returns the stored timer, past its end or not; nil if there is none.
 func (a *API) read(ctx context.Context, at place) (*timer, error) {
-	var r store.Record
-	err := a.Engine.Get(ctx, at.key(), &r)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read timer %s: %w", at.id, err)
-	}
-	return load(&r)
+	return rest.Read(ctx, a.Engine, at.key(), "timer", at.id, load)
 }
 
 func notFound(id string) error {
@@ -176,26 +163,22 @@ func (a *API) check(id string, t *wire.Timer) error {
 // nobody else has changed the timer meanwhile; otherwise it tries again. before is nil if consumers
 // see no timer.
 func (a *API) change(ctx context.Context, at place, decide func(before *timer) (*timer, error)) (before *timer, err error) {
-	for range maxAttempts {
+	err = rest.Retry(func() error {
 		kept, err := a.read(ctx, at)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		before := kept
+		before = kept
 		if kept != nil && kept.ended(a.Clock()) {
 			before = nil
 		}
 		after, err := decide(before)
 		if err != nil {
-			return before, err
+			return err
 		}
-		err = a.replace(ctx, at, kept, after, before == nil)
-		var conflict *store.Conflict
-		if !errors.As(err, &conflict) {
-			return before, err
-		}
-	}
-	return nil, &store.Conflict{}
+		return a.replace(ctx, at, kept, after, before == nil)
+	})
+	return before, err
 }
 
 // replace writes a timer's new state. With settled, the same write also stores the

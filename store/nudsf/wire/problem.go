@@ -17,7 +17,6 @@ const (
 	TypePatch   = "application/json-patch+json" // RFC 6902
 	TypeProblem = "application/problem+json"    // RFC 9457
 	TypeOctets  = "application/octet-stream"
-	TypeMixed   = "multipart/mixed"
 )
 
 // Causes of a Problem: TS 29.500 table 5.2.7.2-1, and the application errors of
@@ -39,7 +38,6 @@ const (
 	CauseQueryIncorrect       = "OPTIONAL_QUERY_PARAM_INCORRECT"
 	CauseQueryMissing         = "MANDATORY_QUERY_PARAM_MISSING"
 	CauseQueryInvalid         = "INVALID_QUERY_PARAM"
-	CauseModificationDenied   = "MODIFICATION_NOT_ALLOWED"
 	CauseNoResources          = "INSUFFICIENT_RESOURCES"
 	CauseCongestion           = "NF_CONGESTION"
 	CauseSystemFailure        = "SYSTEM_FAILURE"
