@@ -1,6 +1,7 @@
 package load
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,33 +9,37 @@ import (
 	"vitrine"
 )
 
-// The environment variables of the Trial.
+// The prefixes of the Trial's environment variables.
 const (
-	envRate     = "VITRINE_RATE"
-	envDuration = "VITRINE_DURATION"
-	envWarmup   = "VITRINE_WARMUP"
-	envTargets  = "VITRINE_TARGETS"
-	envScratch  = "VITRINE_SCRATCH"
-	envSeed     = "VITRINE_SEED"
-	envParam    = "VITRINE_PARAM_"
+	envPrefix = "VITRINE_"
+	envParam  = envPrefix + "PARAM_"
 )
+
+// An option is an argument of a generator, such as --rate, and its value.
+type option struct{ argument, value string }
+
+// options returns all options of the trial except its parameters.
+func (t Trial) options() []option {
+	return []option{
+		{"--rate", decimal(t.Rate)}, {"--duration", decimal(t.Duration)}, {"--warmup", decimal(t.Warmup)},
+		{"--targets", strings.Join(t.Targets, ",")}, {"--scratch", t.Scratch}, {"--seed", strconv.FormatUint(t.Seed, 10)},
+	}
+}
+
+// variable returns the environment variable of the option, such as VITRINE_RATE.
+func (o option) variable() string { return envPrefix + envName(strings.TrimPrefix(o.argument, "--")) }
 
 // Command returns the command that starts a generator for the trial. program is the executable and
 // its first arguments, such as {"vitrine", "generate", "sip"}. The trial is passed both as
 // arguments and in the environment, so a script may read whichever is easier.
 func Command(program []string, t Trial) vitrine.Command {
-	rate, duration, warmup := decimal(t.Rate), decimal(t.Duration), decimal(t.Warmup)
-	targets := strings.Join(t.Targets, ",")
-	seed := strconv.FormatUint(t.Seed, 10)
-
-	args := append(slices.Clone(program),
-		"--rate", rate, "--duration", duration, "--warmup", warmup,
-		"--targets", targets, "--scratch", t.Scratch, "--seed", seed)
-	env := []string{
-		envRate + "=" + rate, envDuration + "=" + duration, envWarmup + "=" + warmup,
-		envTargets + "=" + targets, envScratch + "=" + t.Scratch, envSeed + "=" + seed,
+	args := slices.Clone(program)
+	var env []string
+	for _, o := range t.options() {
+		args = append(args, o.argument, o.value)
+		env = append(env, o.variable()+"="+o.value)
 	}
-	for _, name := range sortedKeys(t.Params) {
+	for _, name := range slices.Sorted(maps.Keys(t.Params)) {
 		args = append(args, "--param", name+"="+t.Params[name])
 		env = append(env, envParam+envName(name)+"="+t.Params[name])
 	}
@@ -56,13 +61,4 @@ func envName(param string) string {
 		}
 		return '_'
 	}, param)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

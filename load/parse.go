@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -166,12 +168,12 @@ func (r *Report) checkSeconds() error {
 	if err := checkSeries("succeeded", r.Seconds.Succeeded, n, r.Succeeded); err != nil {
 		return err
 	}
-	for _, cause := range sortedKeys(r.Seconds.Failed) {
+	for _, cause := range slices.Sorted(maps.Keys(r.Seconds.Failed)) {
 		if _, ok := r.Failed[cause]; !ok {
 			return fmt.Errorf("seconds.failed names %q but failed does not", cause)
 		}
 	}
-	for _, cause := range sortedKeys(r.Failed) {
+	for _, cause := range slices.Sorted(maps.Keys(r.Failed)) {
 		if r.Failed[cause] == 0 && r.Seconds.Failed[cause] == nil {
 			continue
 		}

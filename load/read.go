@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,11 +49,7 @@ func ReadTrial(args, environ []string) (Trial, error) {
 }
 
 func isOption(name string) bool {
-	switch name {
-	case "--rate", "--duration", "--warmup", "--targets", "--scratch", "--seed", "--param":
-		return true
-	}
-	return false
+	return name == "--param" || slices.ContainsFunc(Trial{}.options(), func(o option) bool { return o.argument == name })
 }
 
 // readEnvironment adds options and parameters that the arguments lack. A parameter's name is in
@@ -62,15 +59,15 @@ func readEnvironment(t *Trial, given map[string]string, environ []string) {
 	for name := range t.Params {
 		argued[envName(name)] = true
 	}
-	options := map[string]string{
-		envRate: "--rate", envDuration: "--duration", envWarmup: "--warmup",
-		envTargets: "--targets", envScratch: "--scratch", envSeed: "--seed",
+	arguments := map[string]string{} // by variable
+	for _, o := range t.options() {
+		arguments[o.variable()] = o.argument
 	}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if option, ok := options[name]; ok {
-			if _, set := given[option]; !set {
-				given[option] = value
+		if argument, ok := arguments[name]; ok {
+			if _, set := given[argument]; !set {
+				given[argument] = value
 			}
 			continue
 		}

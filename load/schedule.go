@@ -53,6 +53,18 @@ func (t Trial) schedule(p pace, arrivals string) *Schedule {
 	return s
 }
 
+// MostOpen returns how many calls are open at once, if a call stays open for at most lasting.
+// Poisson arrivals exceed it in about one second of three million.
+func MostOpen(arrivals string, rate float64, lasting time.Duration) float64 {
+	open := rate * lasting.Seconds() // the mean
+	most := math.Ceil(open) + 1
+	if arrivals == Poisson {
+		const deviations = 5
+		most += math.Ceil(deviations * math.Sqrt(open))
+	}
+	return most
+}
+
 // Next returns the due time of the next call. ok is false at the end of the window.
 func (s *Schedule) Next() (due time.Duration, ok bool) {
 	due = s.pace.at(s.next)

@@ -27,6 +27,22 @@ func inWindow(dues []time.Duration) int {
 	return n
 }
 
+func TestMostOpen(t *testing.T) {
+	for _, c := range []struct {
+		arrivals string
+		rate     float64
+		lasting  time.Duration
+		want     float64
+	}{
+		{Paced, 100, time.Second, 101}, {Paced, 1, 500 * time.Millisecond, 2},
+		{Poisson, 100, time.Second, 151}, {Poisson, 2, time.Second, 11},
+	} {
+		if got := MostOpen(c.arrivals, c.rate, c.lasting); got != c.want {
+			t.Errorf("%s arrivals at %g/s, open for %s: got %g calls, want %g", c.arrivals, c.rate, c.lasting, got, c.want)
+		}
+	}
+}
+
 func TestPaced(t *testing.T) {
 	for _, c := range []struct {
 		rate             float64

@@ -34,6 +34,28 @@ func (o *Output) String() string {
 // Ready reports whether the program has printed that it serves.
 func (o *Output) Ready() bool { return strings.Contains(o.String(), "ready on") }
 
+// Run calls run in the background. When the test ends or stop is called, it ends run's context and
+// waits. The test fails if run returns an error, or does not return within the limit.
+func Run(t testing.TB, limit time.Duration, name string, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("%s ended with %v", name, err)
+			}
+		case <-time.After(limit):
+			t.Errorf("%s did not end", name)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
 // A Program runs until ctx ends. It prints a line with "ready on" to stdout when it serves.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
@@ -42,24 +64,14 @@ type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) 
 // fails, or does not end, fails the test.
 func Start(t testing.TB, limit time.Duration, name string, run Program, args ...string) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	var out, errs Output
-	var failed error
 	ended := make(chan struct{})
-	go func() {
+	end := Run(t, limit, name, func(ctx context.Context) error {
 		defer close(ended)
-		failed = run(ctx, args, &out, &errs)
-	}()
+		return run(ctx, args, &out, &errs)
+	})
 	stop = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case <-ended:
-			if failed != nil {
-				t.Errorf("%s ended with %v", name, failed)
-			}
-		case <-time.After(limit):
-			t.Errorf("%s did not end", name)
-		}
+		end()
 		if t.Failed() {
 			t.Logf("%s %s:\n%s", name, strings.Join(args, " "), errs.String())
 		}
@@ -68,7 +80,7 @@ func Start(t testing.TB, limit time.Duration, name string, run Program, args ...
 	Until(t, limit, name+" is ready", func() bool {
 		select {
 		case <-ended:
-			t.Fatalf("%s ended at once: %v", name, failed)
+			t.Fatalf("%s ended at once", name)
 		default:
 		}
 		return out.Ready()

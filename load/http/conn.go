@@ -177,7 +177,7 @@ func (e *engine) answered(c *conn, last bool) {
 	case status >= 200 && status <= 299:
 		e.succeed(of)
 	default:
-		e.fail(of, e.statusText(status))
+		e.fail(of, e.causes.Text(status))
 	}
 	if last {
 		e.drop(c)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +47,7 @@ type engine struct {
 	serving bool
 	open    int // calls that have begun and not ended
 	window  int // open calls that were due in the window
-	causes  [600]string
+	causes  load.Codes
 
 	waited, resent, unsent int64
 }
@@ -256,12 +255,4 @@ func (e *engine) end(of call) {
 	if of.due >= 0 {
 		e.window--
 	}
-}
-
-// statusText returns a status, 100 to 599, as a cause.
-func (e *engine) statusText(status int) string {
-	if e.causes[status] == "" {
-		e.causes[status] = strconv.Itoa(status)
-	}
-	return e.causes[status]
 }

@@ -2,11 +2,8 @@ package loadtest
 
 import (
 	"context"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -25,11 +22,8 @@ func HTTP() Protocol {
 
 // A server answers GETs of any path with some bytes.
 type server struct {
-	behaviour Behaviour
-	addr      string
-
-	mu   sync.Mutex
-	seen Seen
+	tally
+	addr string
 }
 
 func newServer(ctx context.Context, address string, b Behaviour) (*server, error) {
@@ -37,7 +31,7 @@ func newServer(ctx context.Context, address string, b Behaviour) (*server, error
 	if err != nil {
 		return nil, err
 	}
-	s := &server{behaviour: b, addr: listener.Addr().String(), seen: Seen{Requests: map[string]int{}}}
+	s := &server{tally: newTally(b), addr: listener.Addr().String()}
 	if b.Shut {
 		return s, listener.Close()
 	}
@@ -55,15 +49,6 @@ func newServer(ctx context.Context, address string, b Behaviour) (*server, error
 }
 
 func (s *server) Addr() string { return s.addr }
-
-func (s *server) Seen() Seen {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen := s.seen
-	seen.Requests = maps.Clone(s.seen.Requests)
-	seen.Arrivals = slices.Clone(s.seen.Arrivals)
-	return seen
-}
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch fate := s.chooseFate(r.Method); fate {
@@ -83,24 +68,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// chooseFate returns the fate of the call that begins now: 'a'nswered, 'r'efused or
-// 'i'gnored.
+// chooseFate returns the fate of the call that begins now.
 func (s *server) chooseFate(method string) byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	place := s.seen.Calls % 100
-	s.seen.Calls++
 	s.seen.Requests[method]++
-	s.seen.Arrivals = append(s.seen.Arrivals, time.Now())
-	switch {
-	case place < s.behaviour.Refuse:
-		s.seen.Refused++
-		return 'r'
-	case place < s.behaviour.Refuse+s.behaviour.Ignore:
-		s.seen.Ignored++
-		return 'i'
-	}
-	return 'a'
+	return s.begin()
 }
 
 // answering counts an answer before it is sent, so that the count is complete

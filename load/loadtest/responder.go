@@ -48,17 +48,55 @@ func (s Seen) Received() int {
 	return n
 }
 
+// A tally holds the counts of a function with a Behaviour.
+type tally struct {
+	behaviour Behaviour
+
+	mu   sync.Mutex
+	seen Seen
+}
+
+func newTally(b Behaviour) tally {
+	return tally{behaviour: b, seen: Seen{Requests: map[string]int{}}}
+}
+
+// Seen returns the counts so far.
+func (t *tally) Seen() Seen {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := t.seen
+	seen.Requests = maps.Clone(t.seen.Requests)
+	seen.Arrivals = slices.Clone(t.seen.Arrivals)
+	return seen
+}
+
+// begin counts a call that begins now, and returns its fate: 'a'nswered, 'r'efused or
+// 'i'gnored. The caller holds mu.
+func (t *tally) begin() byte {
+	place := t.seen.Calls % 100
+	t.seen.Calls++
+	t.seen.Arrivals = append(t.seen.Arrivals, time.Now())
+	switch {
+	case place < t.behaviour.Refuse:
+		t.seen.Refused++
+		return 'r'
+	case place < t.behaviour.Refuse+t.behaviour.Ignore:
+		t.seen.Ignored++
+		return 'i'
+	}
+	return 'a'
+}
+
 // A Responder is a small SIP function on loopback. It is a registrar that challenges and sends
 // notifications, and a stateless proxy that adds Record-Route to INVITE. It has the generators'
 // default subscribers.
 type Responder struct {
-	behaviour Behaviour
-	conn      *net.UDPConn
-	addr      netip.AddrPort
+	tally
+	conn *net.UDPConn
+	addr netip.AddrPort
 
-	mu       sync.Mutex
-	seen     Seen
-	fate     map[string]byte           // by Call-ID: 'r'efused, 'i'gnored, 'a'nswered
+	// Under mu.
+	fate     map[string]byte           // by Call-ID; see begin
 	copies   map[string]bool           // requests that have arrived, by their content
 	contacts map[string]netip.AddrPort // by address of record
 	uris     map[string]string
@@ -79,8 +117,8 @@ func NewResponder(ctx context.Context, address string, b Behaviour) (*Responder,
 	}
 	_ = conn.SetReadBuffer(8 << 20) // best effort
 	r := &Responder{
-		behaviour: b, conn: conn, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(),
-		seen: Seen{Requests: map[string]int{}}, fate: map[string]byte{}, copies: map[string]bool{},
+		tally: newTally(b), conn: conn, addr: conn.LocalAddr().(*net.UDPAddr).AddrPort(),
+		fate: map[string]byte{}, copies: map[string]bool{},
 		contacts: map[string]netip.AddrPort{}, uris: map[string]string{},
 	}
 	if b.Shut {
@@ -102,16 +140,6 @@ func NewResponder(ctx context.Context, address string, b Behaviour) (*Responder,
 
 // Addr returns the listen address.
 func (r *Responder) Addr() string { return r.addr.String() }
-
-// Seen returns the counts so far.
-func (r *Responder) Seen() Seen {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	seen := r.seen
-	seen.Requests = maps.Clone(r.seen.Requests)
-	seen.Arrivals = slices.Clone(r.seen.Arrivals)
-	return seen
-}
 
 func (r *Responder) serve() {
 	buffer := make([]byte, 65536)
@@ -211,18 +239,7 @@ func (r *Responder) chooseFate(callID string) byte {
 	if f, known := r.fate[callID]; known {
 		return f
 	}
-	place := r.seen.Calls % 100
-	r.seen.Calls++
-	r.seen.Arrivals = append(r.seen.Arrivals, time.Now())
-	f := byte('a')
-	switch {
-	case place < r.behaviour.Refuse:
-		f = 'r'
-		r.seen.Refused++
-	case place < r.behaviour.Refuse+r.behaviour.Ignore:
-		f = 'i'
-		r.seen.Ignored++
-	}
+	f := r.begin()
 	r.fate[callID] = f
 	return f
 }

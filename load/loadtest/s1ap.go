@@ -3,10 +3,7 @@ package loadtest
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
-	"slices"
-	"sync"
 	"time"
 
 	"vitrine/reference/epc/aka"
@@ -36,12 +33,9 @@ func S1AP() Protocol {
 // MME's sockets.
 type core struct {
 	*epctest.HSS
-	behaviour Behaviour
-	addr      string
-
-	mu    sync.Mutex
-	seen  Seen
-	asked int // vectors
+	tally
+	addr  string
+	asked int // vectors; under mu
 }
 
 func newCore(ctx context.Context, address string, b Behaviour) (*core, error) {
@@ -50,7 +44,7 @@ func newCore(ctx context.Context, address string, b Behaviour) (*core, error) {
 		return nil, err
 	}
 	home, _ := identity.MakePLMN("001", "01")
-	c := &core{HSS: epctest.NewHSS(home), behaviour: b, addr: listener.Addr().String(), seen: Seen{Requests: map[string]int{}}}
+	c := &core{HSS: epctest.NewHSS(home), tally: newTally(b), addr: listener.Addr().String()}
 	if b.Shut {
 		return c, listener.Close()
 	}
@@ -68,15 +62,6 @@ func newCore(ctx context.Context, address string, b Behaviour) (*core, error) {
 }
 
 func (c *core) Addr() string { return c.addr }
-
-func (c *core) Seen() Seen {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen := c.seen
-	seen.Requests = maps.Clone(c.seen.Requests)
-	seen.Arrivals = slices.Clone(c.seen.Arrivals)
-	return seen
-}
 
 // Vector returns the HSS's vector, or fails or delays it by the Behaviour.
 func (c *core) Vector(ctx context.Context, imsi identity.Digits, serving identity.PLMN, failed *mme.Resynchronisation) (aka.Vector, error) {

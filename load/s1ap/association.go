@@ -11,6 +11,7 @@ import (
 	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/s1"
 	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // A state is the state of an association.
@@ -29,8 +30,6 @@ const (
 	// maxQueued is the largest number of octets that may wait for an MME that does not read. If
 	// there are more, the association ends.
 	maxQueued = 4 << 20
-	// stream is the SCTP stream of messages about UEs (TS 36.412 clause 7).
-	stream = 1
 )
 
 // An association is the S1 association of an eNodeB with an MME.
@@ -95,7 +94,7 @@ func (e *engine) handleEvents(a *association, events uint32) {
 		}
 		a.state = settingUp
 		e.out = a.cell.AppendSetup(e.out[:0])
-		a.out = s1.AppendFrame(a.out, 0, e.out)
+		a.out = frame.Append(a.out, frame.Common, e.out)
 	}
 	e.flush(a)
 	if a.state >= settingUp && events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
@@ -136,7 +135,7 @@ func (e *engine) read(a *association) {
 
 // queue queues a message for flush.
 func (e *engine) queue(a *association, message []byte) {
-	a.out = s1.AppendFrame(a.out, stream, message)
+	a.out = frame.Append(a.out, frame.UE, message)
 }
 
 // flush sends the queued frames, as far as the socket's buffer takes them.

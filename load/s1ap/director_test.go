@@ -1,7 +1,6 @@
 package s1ap
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"vitrine/reference/epc/s1"
 	"vitrine/reference/epc/ue"
 	wire "vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // directorHost is the host of the director in an epc.
@@ -56,15 +56,7 @@ func (e *epc) direct(listen, types string, all ...vitrine.Instance) *client.Clie
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	e.t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, d.Close()); err != nil {
-			e.t.Error(err)
-		}
-	})
+	hosttest.Run(e.t, patience, "the director", func(ctx context.Context) error { return errors.Join(d.Run(ctx), d.Close()) })
 	c, err := client.New(client.Access{URL: d.Control()})
 	if err != nil {
 		e.t.Fatal(err)
@@ -80,20 +72,13 @@ func (e *epc) entry(n int, ty string) vitrine.Instance {
 // oneType is a director's configuration with one aggregate type.
 const oneType = "types: [{name: mme, protocol: s1ap}]\nrules: [{type: mme}]"
 
-// drive plays a trial against the director and returns its report.
+// drive plays a trial against the director and returns its report. Any goroutine may call it.
 func (e *epc) drive(rate, duration, warmup float64, params map[string]string) load.Report {
 	e.t.Helper()
-	trial := load.Trial{Rate: rate, Duration: duration, Warmup: warmup, Seed: 1, Params: params, Targets: []string{e.at(directorHost, 36412)}}
-	var stdout, stderr bytes.Buffer
-	if err := Run(e.t.Context(), trial, &stdout, &stderr); err != nil {
-		e.t.Error(err)
-		return load.Report{}
-	}
-	report, err := load.ParseReport(&stdout)
+	report, err := e.try(load.Trial{Rate: rate, Duration: duration, Warmup: warmup, Params: params, Targets: []string{e.at(directorHost, 36412)}})
 	if err != nil {
 		e.t.Error(err)
 	}
-	e.t.Log(stderr.String())
 	return report
 }
 
@@ -134,7 +119,7 @@ func TestMMEsComeAndGoBehindADirector(t *testing.T) {
 		t.Errorf("%d of %d succeeded: %v, %s", report.Succeeded, report.Offered, report.Failed, report.Error)
 	}
 	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
-		if n := e.metric(3, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`); n == 0 {
+		if e.succeeded(3, procedure) == 0 {
 			t.Errorf("the new MME handled no %s", procedure)
 		}
 	}
@@ -157,9 +142,7 @@ func TestKilledMMEBehindADirectorLosesNoUE(t *testing.T) {
 	playing.Go(func() {
 		report = e.drive(25, 8, 7, map[string]string{"scenario": ServiceRequest, "timeout": "5s", "retries": "3", "enodebs": "2"})
 	})
-	services := func(host int) int {
-		return e.metric(host, "mme_procedures_total", `procedure="service-request"`, `outcome="success"`)
-	}
+	services := func(host int) int { return e.succeeded(host, "service-request") }
 	const warmUp = 25*7 - 126 // service requests of the warm-up: its calls minus one attach for each UE
 	hosttest.Until(t, patience, "both MMEs serve UEs after the warm-up", func() bool {
 		return services(1) > 10 && services(2) > 10 && services(1)+services(2) > warmUp+10
@@ -224,7 +207,7 @@ func (e *epc) tower(t *testing.T, host int, cell enb.Cell) *tower {
 
 func (w *tower) send(message []byte) {
 	w.t.Helper()
-	if _, err := w.conn.Write(s1.AppendFrame(nil, stream, message)); err != nil {
+	if _, err := w.conn.Write(frame.Append(nil, frame.UE, message)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -326,9 +309,7 @@ func TestHandoversBehindADirector(t *testing.T) {
 		p.attach(one)
 		phones = append(phones, p)
 	}
-	attached := func(host int) int {
-		return e.metric(host, "mme_procedures_total", `procedure="attach"`, `outcome="success"`)
-	}
+	attached := func(host int) int { return e.succeeded(host, "attach") }
 	hosttest.Until(t, patience, "all attaches have ended", func() bool { return attached(1)+attached(2) == ues })
 	if attached(1) == 0 || attached(2) == 0 {
 		t.Errorf("got %d UEs at the first MME, %d at the second", attached(1), attached(2))
@@ -342,7 +323,7 @@ func TestHandoversBehindADirector(t *testing.T) {
 	moved := func(procedure string) int {
 		n := 0
 		for host := 1; host <= mmes; host++ {
-			n += e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
+			n += e.succeeded(host, procedure)
 		}
 		return n
 	}

@@ -19,7 +19,6 @@ import (
 	"vitrine/reference/epc/s1"
 	"vitrine/reference/epc/ue"
 	"vitrine/wire/identity"
-	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
 
@@ -63,7 +62,7 @@ type engine struct {
 
 	items []s1ap.Connection // of a Reset
 
-	causes, esmCauses [256]string
+	causes, esmCauses load.Codes
 	counts            [procedures]struct{ begun, succeeded, failed int64 }
 
 	stray, malformed, lost, retried, resets int64
@@ -87,7 +86,10 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 		return nil, err
 	}
 	const stream = 0x73316170 // "s1ap"
-	e := &engine{params: p, record: load.NewRecorder(t.Duration), random: rand.New(rand.NewPCG(t.Seed, stream))}
+	e := &engine{
+		params: p, record: load.NewRecorder(t.Duration), random: rand.New(rand.NewPCG(t.Seed, stream)),
+		causes: load.Codes{Prefix: "emm-"}, esmCauses: load.Codes{Prefix: "esm-"},
+	}
 	e.agenda = load.NewAgenda(t.Schedule(p.Arrivals), e.record)
 	e.users = make([]user, pool)
 	e.detached.Grow(pool)
@@ -340,20 +342,4 @@ func (e *engine) end(u *user) {
 	} else {
 		e.detached.Push(u.index)
 	}
-}
-
-// esmText returns an ESM cause as a cause of failure.
-func (e *engine) esmText(c nas.ESMCause) string {
-	if e.esmCauses[c] == "" {
-		e.esmCauses[c] = "esm-" + strconv.Itoa(int(c))
-	}
-	return e.esmCauses[c]
-}
-
-// causeText returns an EMM cause as a cause of failure.
-func (e *engine) causeText(c nas.Cause) string {
-	if e.causes[c] == "" {
-		e.causes[c] = "emm-" + strconv.Itoa(int(c))
-	}
-	return e.causes[c]
 }

@@ -2,6 +2,7 @@ package s1ap
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -77,20 +78,16 @@ func TestPoolHasAUserForEachOpenCall(t *testing.T) {
 	}
 }
 
-// run plays a trial whose calls may fail.
-func (e *epc) run(trial load.Trial) load.Report {
-	e.t.Helper()
-	trial.Seed, trial.Targets = 1, []string{e.at(1, 36412)}
-	var stdout, stderr bytes.Buffer
-	if err := Run(e.t.Context(), trial, &stdout, &stderr); err != nil {
-		e.t.Fatal(err)
+// TestDefaultsOfTheEPCSuffice compares the most subscribers of a trial with the defaults of the
+// reference functions.
+func TestDefaultsOfTheEPCSuffice(t *testing.T) {
+	want := fmt.Sprintf("(default %d)", maxUsers)
+	for name, run := range map[string]hosttest.Program{"hss": hss.Run, "mme": mme.Run, "pgw": pgw.Run} {
+		var help bytes.Buffer
+		if err := run(t.Context(), []string{"--help"}, &help, io.Discard); err != nil || !strings.Contains(help.String(), want) {
+			t.Errorf("%s --help: error %v, no flag has %q:\n%s", name, err, want, &help)
+		}
 	}
-	report, err := load.ParseReport(&stdout)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	e.t.Log(stderr.String())
-	return report
 }
 
 // TestFailuresHaveTheirCause provokes each rejection.
@@ -183,9 +180,7 @@ func TestENodeBsConnectAgain(t *testing.T) {
 	restarted := make(chan struct{})
 	go func() {
 		defer close(restarted)
-		hosttest.Until(t, patience, "UEs have attached", func() bool {
-			return e.metric(1, "mme_procedures_total", `procedure="attach"`, `outcome="success"`) > 20
-		})
+		hosttest.Until(t, patience, "UEs have attached", func() bool { return e.succeeded(1, "attach") > 20 })
 		stop()
 		e.mme()
 	}()

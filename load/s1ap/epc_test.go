@@ -3,9 +3,7 @@ package s1ap
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"strconv"
 	"testing"
@@ -28,6 +26,11 @@ type epc struct {
 	prefix string
 }
 
+// newEPC returns an EPC without components. number selects its addresses.
+func newEPC(t testing.TB, number int) *epc {
+	return &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
+}
+
 func (e *epc) at(host, port int) string {
 	return net.JoinHostPort(e.prefix+strconv.Itoa(host), strconv.Itoa(port))
 }
@@ -38,53 +41,79 @@ func (e *epc) start(name string, run hosttest.Program, args ...string) (stop fun
 	return hosttest.Start(e.t, patience, name, run, args...)
 }
 
-// startEPC starts the reference EPC with MMEs 1 to mmes. number selects its addresses.
+// startEPC starts the reference EPC with MMEs 1 to mmes.
 func startEPC(t testing.TB, number, mmes int) *epc {
 	t.Helper()
-	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
+	e := newEPC(t, number)
 	e.start("hss", hss.Run, "--listen", e.at(41, 3868), "--metrics", e.at(41, 9090))
 	e.start("pcrf", pcrf.Run, "--listen", e.at(31, 3868))
 	e.start("pgw", pgw.Run, "--listen", e.at(21, 2123), "--pcrf", e.at(31, 3868), "--metrics", e.at(21, 9090))
 	e.start("sgw", sgw.Run, "--listen", e.at(11, 2123), "--metrics", e.at(11, 9090))
 	for n := 1; n <= mmes; n++ {
-		e.mme("--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090), "--instance", strconv.Itoa(n), "--diameter-host", fmt.Sprintf("mme%d.epc.test", n), "--ciphering", "eea2", "--workers", "2")
+		e.mme(e.member(n, "--ciphering", "eea2", "--workers", "2")...)
 		e.connected(n)
 	}
 	return e
+}
+
+// member returns the flags of MME n of a group.
+func (e *epc) member(n int, more ...string) []string {
+	return append([]string{
+		"--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090),
+		"--instance", strconv.Itoa(n), "--diameter-host", fmt.Sprintf("mme%d.epc.test", n),
+	}, more...)
 }
 
 // metric returns the value of a counter of a host, summed over the series that have
 // all the labels.
 func (e *epc) metric(host int, name string, labels ...string) int {
 	e.t.Helper()
-	res, err := http.Get("http://" + e.at(host, 9090) + "/metrics")
+	text, err := hosttest.Scrape(e.at(host, 9090))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return int(hosttest.Metric(e.t, string(body), name, labels...))
+	return int(hosttest.Metric(e.t, text, name, labels...))
 }
 
-// play plays a trial against the MMEs and returns its report.
-func (e *epc) play(rate, duration, warmup float64, mmes int, params map[string]string) load.Report {
+// succeeded returns how many procedures of an MME have succeeded.
+func (e *epc) succeeded(host int, procedure string) int {
 	e.t.Helper()
-	trial := load.Trial{Rate: rate, Duration: duration, Warmup: warmup, Seed: 1, Params: params}
-	for n := 1; n <= mmes; n++ {
-		trial.Targets = append(trial.Targets, e.at(n, 36412))
+	return e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
+}
+
+// try plays a trial, against MME 1 if it has no targets, and returns its report.
+func (e *epc) try(trial load.Trial) (load.Report, error) {
+	e.t.Helper()
+	trial.Seed = 1
+	if len(trial.Targets) == 0 {
+		trial.Targets = []string{e.at(1, 36412)}
 	}
 	var stdout, stderr bytes.Buffer
 	if err := Run(e.t.Context(), trial, &stdout, &stderr); err != nil {
-		e.t.Fatal(err)
+		return load.Report{}, err
 	}
-	report, err := load.ParseReport(&stdout)
+	e.t.Log(stderr.String())
+	return load.ParseReport(&stdout)
+}
+
+// run is like try, but an error ends the test. Calls may fail.
+func (e *epc) run(trial load.Trial) load.Report {
+	e.t.Helper()
+	report, err := e.try(trial)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.t.Log(stderr.String())
+	return report
+}
+
+// play plays a trial against the MMEs and returns its report. All calls must succeed.
+func (e *epc) play(rate, duration, warmup float64, mmes int, params map[string]string) load.Report {
+	e.t.Helper()
+	trial := load.Trial{Rate: rate, Duration: duration, Warmup: warmup, Params: params}
+	for n := 1; n <= mmes; n++ {
+		trial.Targets = append(trial.Targets, e.at(n, 36412))
+	}
+	report := e.run(trial)
 	if report.Error != "" || report.Offered == 0 || report.Succeeded != report.Offered {
 		e.t.Fatalf("%d of %d succeeded: %v, %s", report.Succeeded, report.Offered, report.Failed, report.Error)
 	}
@@ -98,7 +127,7 @@ func TestScenariosAgainstTheReferenceEPC(t *testing.T) {
 	e := startEPC(t, 1, mmes)
 	sum := func(procedure string) (n int) {
 		for host := 1; host <= mmes; host++ {
-			n += e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
+			n += e.succeeded(host, procedure)
 			for _, outcome := range []string{"network-failure", "timeout", "radio-failure", "unknown-identity", "authentication"} {
 				if bad := e.metric(host, "mme_procedures_total", `outcome="`+outcome+`"`); bad > 0 {
 					t.Errorf("MME %d: %d procedures ended with %s", host, bad, outcome)

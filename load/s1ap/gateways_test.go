@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -37,7 +36,7 @@ func (e *epc) gateway(n int) vitrine.Instance {
 // store.
 func startGateways(t *testing.T, number int) (*epc, *client.Client) {
 	t.Helper()
-	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
+	e := newEPC(t, number)
 	e.start("hss", hss.Run, "--listen", e.at(41, 3868))
 	e.start("pgw", pgw.Run, "--listen", e.at(21, 2123), "--metrics", e.at(21, 9090))
 	c := e.direct(fmt.Sprintf("gtpc: [\"udp://%s\"]", e.at(directorHost, 2123)),
@@ -45,8 +44,7 @@ func startGateways(t *testing.T, number int) (*epc, *client.Client) {
 		e.gateway(1), e.gateway(2))
 	v := startStore(t, engines()["embedded"])
 	for n := 1; n <= 2; n++ {
-		e.mme("--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090), "--instance", strconv.Itoa(n),
-			"--diameter-host", fmt.Sprintf("mme%d.epc.test", n), "--sgw", e.at(directorHost, 2123), "--store", v.URL, "--store-timeout", "20s", "--nas-timer", patience.String())
+		e.mme(e.member(n, "--sgw", e.at(directorHost, 2123), "--store", v.URL, "--store-timeout", "20s", "--nas-timer", patience.String())...)
 		e.connected(n)
 	}
 	return e, c
@@ -172,7 +170,7 @@ func (f *fleet) settled(what, procedure string, times int) {
 	hosttest.Until(f.t, patience, what, func() bool {
 		n := 0
 		for host := 1; host <= 2; host++ {
-			n += f.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
+			n += f.succeeded(host, procedure)
 		}
 		return n == times
 	})

@@ -2,7 +2,6 @@ package s1ap
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"vitrine"
@@ -119,10 +118,7 @@ const imsiDigits = 15
 // setNetwork accepts a country code of three digits and a network code of two or
 // three.
 func (p *Params) setNetwork(s string) error {
-	if len(s) != 5 && len(s) != 6 {
-		return fmt.Errorf("want five or six digits")
-	}
-	network, ok := identity.MakePLMN(s[:3], s[3:])
+	network, ok := identity.ParsePLMN(s)
 	if !ok {
 		return fmt.Errorf("want five or six digits")
 	}
@@ -154,12 +150,7 @@ func (p *Params) limit() time.Duration {
 // pool returns the number of UEs of a trial. A call occupies its UE for at most its limit,
 // unless it is retried after its stay.
 func (p *Params) pool(t load.Trial) (int, error) {
-	open := t.Rate * p.limit().Seconds() // open calls if no call is answered
-	need := math.Ceil(open) + 1
-	if p.Arrivals == load.Poisson {
-		const deviations = 5 // exceeded in about one second of three million
-		need += math.Ceil(deviations * math.Sqrt(open))
-	}
+	need := load.MostOpen(p.Arrivals, t.Rate, p.limit()) // if no call is answered
 	if p.Scenario == Attach {
 		calls := 0
 		s := t.Schedule(p.Arrivals)

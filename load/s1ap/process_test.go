@@ -3,7 +3,6 @@ package s1ap
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ import (
 func TestOneProcessCountsAsSeparateOnes(t *testing.T) {
 	t.Parallel()
 	apart := startEPC(t, 9, 1)
-	one := &epc{t: t, prefix: fmt.Sprintf("127.%d.10.", 100+os.Getpid()%100)}
+	one := newEPC(t, 10)
 	one.start("hss", hss.Run, "--listen", one.at(41, 3868))
 	one.start("pcrf", pcrf.Run, "--listen", one.at(31, 3868))
 	one.start("epc", oneprocess.Run, "--s1", one.at(1, 36412), "--hss", one.at(41, 3868), "--pcrf", one.at(31, 3868),

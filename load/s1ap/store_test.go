@@ -1,7 +1,6 @@
 package s1ap
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -96,7 +95,7 @@ func keys(t *testing.T, v *servicetest.Store, prefix string) (n int) {
 // all share a store.
 func startStoreEPC(t *testing.T, number, mmes int, url string, flags ...string) (*epc, []*os.Process) {
 	t.Helper()
-	e := &epc{t: t, prefix: fmt.Sprintf("127.%d.%d.", 100+os.Getpid()%100, number)}
+	e := newEPC(t, number)
 	e.start("hss", hss.Run, "--listen", e.at(41, 3868), "--metrics", e.at(41, 9090))
 	e.start("pgw", pgw.Run, "--listen", e.at(21, 2123), "--metrics", e.at(21, 9090))
 	e.start("sgw", sgw.Run, "--listen", e.at(11, 2123), "--metrics", e.at(11, 9090), "--downlink", e.at(11, 8080))
@@ -110,11 +109,10 @@ func startStoreEPC(t *testing.T, number, mmes int, url string, flags ...string) 
 // spawn runs MME n in a separate process.
 func (e *epc) spawn(n int, url string, flags ...string) *os.Process {
 	e.t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{
-		"--s1", e.at(n, 36412), "--listen", e.at(n, 2123), "--metrics", e.at(n, 9090), "--instance", strconv.Itoa(n),
-		"--diameter-host", fmt.Sprintf("mme%d.epc.test", n), "--hss", e.at(41, 3868), "--sgw", e.at(11, 2123), "--pgw", e.at(21, 2123),
+	cmd := exec.Command(os.Args[0], append(e.member(n,
+		"--hss", e.at(41, 3868), "--sgw", e.at(11, 2123), "--pgw", e.at(21, 2123),
 		"--ciphering", "eea2", "--workers", strconv.Itoa(n), "--overload", "off", "--store", url, "--store-timeout", "20s", // on a busy host disks are slow
-	}, flags...)...)
+	), flags...)...)
 	cmd.Env = append(os.Environ(), asMME+"=1")
 	hosttest.Spawn(e.t, patience, fmt.Sprint("MME ", n), cmd)
 	e.connected(n)
@@ -134,9 +132,7 @@ func TestKilledMMELosesNoUE(t *testing.T) {
 			load.Go(func() {
 				e.play(25, 4, 3, mmes, map[string]string{"scenario": ServiceRequest, "retries": "3", "enodebs": "2", "timeout": patience.String()})
 			})
-			services := func(host int) int {
-				return e.metric(host, "mme_procedures_total", `procedure="service-request"`, `outcome="success"`)
-			}
+			services := func(host int) int { return e.succeeded(host, "service-request") }
 			hosttest.Until(t, patience, "both MMEs serve UEs", func() bool { return services(1) > 5 && services(2) > 5 })
 			if err := processes[0].Kill(); err != nil {
 				t.Fatal(err)
@@ -161,18 +157,15 @@ func TestEveryProcedureMovesBetweenMMEs(t *testing.T) {
 	v := startStore(t, engines()["embedded"])
 	e, processes := startStoreEPC(t, 70, mmes, v.URL)
 	params := map[string]string{"scenario": Mix, "timeout": patience.String(), "retries": "3", "enodebs": "2", "arrivals": "poisson"}
-	ended := func(host int, procedure string) int {
-		return e.metric(host, "mme_procedures_total", `procedure="`+procedure+`"`, `outcome="success"`)
-	}
 	var load sync.WaitGroup
 	load.Go(func() { e.play(30, 6, 5, mmes, params) })
-	hosttest.Until(t, patience, "both MMEs detach UEs", func() bool { return ended(1, "detach") > 2 && ended(2, "detach") > 2 })
+	hosttest.Until(t, patience, "both MMEs detach UEs", func() bool { return e.succeeded(1, "detach") > 2 && e.succeeded(2, "detach") > 2 })
 	if err := processes[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	load.Wait()
 	for _, procedure := range []string{"service-request", "tracking-area-update", "detach", "attach"} {
-		if ended(2, procedure) == 0 {
+		if e.succeeded(2, procedure) == 0 {
 			t.Errorf("no successful %s", procedure)
 		}
 	}
@@ -203,15 +196,8 @@ func TestStoreAway(t *testing.T) {
 	params := map[string]string{"scenario": ServiceRequest, "timeout": patience.String()}
 	e.play(20, 1, 3, 1, params)
 	v.Away.Store(true)
-	var stdout, stderr bytes.Buffer
-	away := load.Trial{Rate: 20, Duration: 1, Seed: 1, Targets: []string{e.at(1, 36412)}, Params: map[string]string{"scenario": Attach, "subscribers": "001010000040001"}}
-	if err := Run(t.Context(), away, &stdout, &stderr); err != nil {
-		t.Fatal(err)
-	}
-	report, err := load.ParseReport(&stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	away := load.Trial{Rate: 20, Duration: 1, Params: map[string]string{"scenario": Attach, "subscribers": "001010000040001"}}
+	report := e.run(away)
 	if report.Succeeded != 0 || report.Failed["emm-22"] != report.Offered {
 		t.Errorf("%d of %d succeeded, %v", report.Succeeded, report.Offered, report.Failed)
 	}

@@ -319,7 +319,7 @@ func (e *engine) download(u *user, m *enb.Message) {
 			u.step = toRelease
 		}
 	case ue.Rejected:
-		e.fail(u, e.causeText(u.Cause))
+		e.fail(u, e.causes.Text(int(u.Cause)))
 	case ue.Forbidden:
 		e.fail(u, "authentication")
 	case ue.Untrusted:
@@ -327,7 +327,7 @@ func (e *engine) download(u *user, m *enb.Message) {
 	case ue.Dismissed:
 		e.fail(u, "detached")
 	case ue.Refused:
-		e.failConnected(u, e.esmText(u.ESM))
+		e.failConnected(u, e.esmCauses.Text(int(u.ESM)))
 	case ue.None, ue.Asked, ue.Accepted, ue.Activated, ue.Deactivated: // the call continues
 	}
 }

@@ -2,7 +2,6 @@ package sip
 
 import (
 	"bytes"
-	"encoding/hex"
 	"net/netip"
 	"time"
 
@@ -208,7 +207,3 @@ func (c *call) reset(generation uint32) {
 func (p *party) reset() {
 	*p = party{lines: p.lines[:0], realm: p.realm[:0], nonce: p.nonce[:0], opaque: p.opaque[:0], route: p.route[:0]}
 }
-
-// randomToken returns the token that distinguishes the Call-IDs of this process
-// from Call-IDs of other processes.
-func randomToken(random []byte) []byte { return []byte(hex.EncodeToString(random)) }

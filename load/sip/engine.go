@@ -3,6 +3,7 @@ package sip
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -49,7 +50,7 @@ type engine struct {
 	holds           fifo.Queue[alarm]
 	retransmissions [6]fifo.Queue[alarm] // by interval: T1, 2 T1, 4 T1 ... 32 T1
 
-	token       []byte
+	token       []byte // of the Call-IDs of this process
 	generation  uint32
 	format      numbered
 	registrar   []byte   // sip:domain
@@ -58,7 +59,7 @@ type engine struct {
 	user        []byte
 	message     sip.Message
 	sentFunc    func(owner, error)
-	causes      [700]string
+	causes      load.Codes
 	messages    *truth.Log // nil: nothing is logged
 
 	stray, malformed, unsent int64
@@ -96,10 +97,8 @@ func newEngine(t load.Trial, p Params) (_ *engine, err error) {
 	}
 	e.registerHA2 = sip.HA2(e.scratch, "REGISTER", e.registrar)
 	var random [8]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("draw a Call-ID: %w", err)
-	}
-	e.token = randomToken(random[:4])
+	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+	e.token = []byte(hex.EncodeToString(random[:4]))
 	e.generation = binary.NativeEndian.Uint32(random[4:])
 
 	e.pairs = pool / p.Parties()

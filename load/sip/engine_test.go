@@ -1,6 +1,9 @@
 package sip
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -12,6 +15,7 @@ import (
 	"vitrine"
 	"vitrine/load"
 	"vitrine/load/loadtest"
+	"vitrine/reference/ims/homestead"
 	"vitrine/wire/sip"
 )
 
@@ -456,6 +460,15 @@ func TestPool(t *testing.T) {
 		if got != c.want || (c.want == 0) != vitrine.IsBadInput(err) {
 			t.Errorf("%s at %v: %d, %v; want %d", c.params, c.rate, got, err, c.want)
 		}
+	}
+}
+
+// TestDefaultOfHomesteadSuffices compares the most subscribers of a trial with Homestead's default.
+func TestDefaultOfHomesteadSuffices(t *testing.T) {
+	want := fmt.Sprintf("(default %d)", maxUsers)
+	var help bytes.Buffer
+	if err := homestead.Run(t.Context(), []string{"--help"}, &help, io.Discard); err != nil || !strings.Contains(help.String(), want) {
+		t.Errorf("homestead --help: error %v, no flag has %q:\n%s", err, want, &help)
 	}
 }
 

@@ -163,6 +163,9 @@ func (p Params) Parties() int {
 	return 1
 }
 
+// maxUsers is the maximum number of subscribers that the rate of a trial may need.
+const maxUsers = 1 << 28
+
 // Pool returns the number of subscribers needed at the rate: rate x (timeout + call time) for each
 // party, because a subscriber can be in only one call at a time. Poisson arrivals need more,
 // because calls may come in groups. Pool returns an error if the function does not have enough
@@ -172,14 +175,9 @@ func (p Params) Pool(rate float64) (int, error) {
 	if callTime == 0 {
 		callTime = time.Duration(p.transactions()-1)*time.Duration(p.Timeout) + time.Duration(p.Hold)
 	}
-	most := (time.Duration(p.Timeout) + callTime).Seconds()
-	calls := math.Ceil(rate*most) + 1
-	if p.Arrivals == load.Poisson {
-		const deviations = 5 // exceeded in about one second of three million
-		calls += math.Ceil(deviations * math.Sqrt(rate*most))
-	}
-	need := calls * float64(p.Parties())
-	if need > 1<<28 {
+	most := time.Duration(p.Timeout) + callTime
+	need := load.MostOpen(p.Arrivals, rate, most) * float64(p.Parties())
+	if need > maxUsers {
 		return 0, bad(fmt.Sprintf("%.0f subscribers", need), "lower the rate, the timeout or call_time")
 	}
 	if p.Users == 0 {
@@ -188,7 +186,7 @@ func (p Params) Pool(rate float64) (int, error) {
 	if float64(p.Users) < need {
 		return 0, bad(fmt.Sprintf("parameter users is %d", p.Users),
 			fmt.Sprintf("%v calls a second of up to %v each take %.0f subscribers; provision them, or lower timeout or call_time",
-				rate, time.Duration(most*float64(time.Second)), need))
+				rate, most, need))
 	}
 	return p.Users, nil
 }

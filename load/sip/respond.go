@@ -3,7 +3,6 @@ package sip
 import (
 	"errors"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"vitrine/internal/truth"
@@ -69,7 +68,7 @@ func (e *engine) handleResponse() (of truth.Event) {
 		if (m.Status == 401 || m.Status == 407) && e.answerChallenge(c) {
 			return of
 		}
-		e.fail(c, e.statusText(m.Status))
+		e.fail(c, e.causes.Text(m.Status))
 	}
 	return of
 }
@@ -296,12 +295,4 @@ func (e *engine) reply(s *socket, source netip.AddrPort, of truth.Event, c *call
 		c.answer, c.from, c.reply = append(c.answer, b...), s, to
 		e.sendAgain(alarm{call: c, first: e.now, generation: c.generation, transaction: c.transaction, ofAnswer: true})
 	}
-}
-
-// statusText returns a status, 100 to 699, as a cause.
-func (e *engine) statusText(status int) string {
-	if e.causes[status] == "" {
-		e.causes[status] = strconv.Itoa(status)
-	}
-	return e.causes[status]
 }

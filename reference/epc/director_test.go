@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"vitrine/director"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/gtp"
 	"vitrine/wire/gtpc"
 )
@@ -48,15 +49,7 @@ instances:
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- d.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, d.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	hosttest.Run(t, patience, "the director", func(ctx context.Context) error { return errors.Join(d.Run(ctx), d.Close()) })
 
 	m := s.mme(1, 1)
 	const subscribers = 20

@@ -3,9 +3,7 @@ package epc_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -97,16 +95,11 @@ func (s site) pgw(args ...string) (stop func()) {
 // labels.
 func (s site) metric(host int, name string, labels ...string) float64 {
 	s.t.Helper()
-	res, err := http.Get("http://" + s.at(host, 9090) + "/metrics")
+	text, err := hosttest.Scrape(s.at(host, 9090))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return hosttest.Metric(s.t, string(body), name, labels...)
+	return hosttest.Metric(s.t, text, name, labels...)
 }
 
 // An mme is as much of an MME as these tests need: the real ends of S11 and S6a.
@@ -124,8 +117,7 @@ type mme struct {
 func (s site) mme(host int, restart uint8) *mme {
 	s.t.Helper()
 	m := &mme{site: s, cancelled: make(chan string, 16)}
-	ctx, cancel := context.WithCancel(context.Background())
-	endpoint, err := gtp.Listen(ctx, gtp.Config{
+	endpoint, err := gtp.Listen(s.t.Context(), gtp.Config{
 		Listen: s.addr(host, gtp.Port), T3: time.Second, Restart: restart, Registry: prometheus.NewRegistry(),
 		Handle: func(_ context.Context, r *gtp.Request) {
 			if handle := m.handle.Load(); handle != nil {
@@ -144,18 +136,8 @@ func (s site) mme(host int, restart uint8) *mme {
 		},
 		Cancelled: func(imsi string) { m.cancelled <- imsi },
 	})
-	var ends sync.WaitGroup
-	ends.Go(func() {
-		if err := endpoint.Serve(ctx); err != nil {
-			s.t.Error(err)
-		}
-	})
-	ends.Go(func() {
-		if err := m.s6a.Run(ctx); err != nil {
-			s.t.Error(err)
-		}
-	})
-	s.t.Cleanup(func() { cancel(); ends.Wait() })
+	hosttest.Run(s.t, patience, "S11 of the MME", endpoint.Serve)
+	hosttest.Run(s.t, patience, "S6a of the MME", m.s6a.Run)
 	return m
 }
 
@@ -213,8 +195,7 @@ type gateway struct {
 func (s site) bareGateway() *gateway {
 	s.t.Helper()
 	p := &gateway{sgw: make(chan gtpc.Endpoint, 4)}
-	ctx, cancel := context.WithCancel(context.Background())
-	endpoint, err := gtp.Listen(ctx, gtp.Config{
+	endpoint, err := gtp.Listen(s.t.Context(), gtp.Config{
 		Listen: s.addr(21, gtp.Port), Registry: prometheus.NewRegistry(),
 		Handle: func(_ context.Context, r *gtp.Request) {
 			var m gtpc.CreateSession
@@ -234,12 +215,6 @@ func (s site) bareGateway() *gateway {
 		s.t.Fatal(err)
 	}
 	p.Endpoint = endpoint
-	var ends sync.WaitGroup
-	ends.Go(func() {
-		if err := endpoint.Serve(ctx); err != nil {
-			s.t.Error(err)
-		}
-	})
-	s.t.Cleanup(func() { cancel(); ends.Wait() })
+	hosttest.Run(s.t, patience, "the P-GW", endpoint.Serve)
 	return p
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // acceptPause is the time until the next attempt to accept a connection.
@@ -33,6 +35,36 @@ func Accept(ctx context.Context, l net.Listener) (net.Conn, error) {
 			return nil, fmt.Errorf("accept connections on %s: %w", l.Addr(), err)
 		default:
 			return conn, nil
+		}
+	}
+}
+
+// ServeEach accepts connections until ctx is done, and serves each in its own
+// goroutine. It refuses connections while most are open; a negative number is no
+// limit. At the end it closes all connections and waits for serve to return. It also
+// closes the listener when ctx is done.
+func ServeEach(ctx context.Context, l net.Listener, most int, serve func(ctx context.Context, conn net.Conn)) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	var open errgroup.Group
+	open.SetLimit(most)
+	defer func() { _ = open.Wait() }() // no error: serve returns none
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		conn, err := Accept(ctx, l)
+		if err != nil || conn == nil {
+			return err
+		}
+		accepted := open.TryGo(func() error {
+			defer conn.Close()
+			end := context.AfterFunc(serving, func() { conn.Close() })
+			defer end()
+			serve(serving, conn)
+			return nil
+		})
+		if !accepted {
+			_ = conn.Close() // nothing was read or written
 		}
 	}
 }

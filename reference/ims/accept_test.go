@@ -3,6 +3,7 @@ package ims
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -54,6 +55,28 @@ func TestAcceptOutlastsALackOfDescriptors(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if conn, err := Accept(ctx, &script{next: []any{func() { cancel() }, net.ErrClosed}}); conn != nil || err != nil {
 			t.Errorf("accept after the context ended: got %v, %v", conn, err)
+		}
+	})
+}
+
+// TestServeEachEndsItsConnections checks the limit of connections, and that an error of
+// Accept ends the connections that are served.
+func TestServeEachEndsItsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, client := net.Pipe()
+		second, refused := net.Pipe()
+		served := 0
+		err := ServeEach(t.Context(), &script{next: []any{first, second, net.ErrClosed}}, 1, func(_ context.Context, conn net.Conn) {
+			served++
+			_, _ = conn.Read(make([]byte, 1)) // returns when the connection is closed
+		})
+		if !errors.Is(err, net.ErrClosed) || served != 1 {
+			t.Errorf("%d connections served; got error %v", served, err)
+		}
+		for _, c := range []net.Conn{client, refused} {
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("read from a connection that is over: got %v", err)
+			}
 		}
 	})
 }

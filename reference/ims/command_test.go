@@ -2,11 +2,13 @@ package ims_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/procfs"
 
 	"vitrine"
 	"vitrine/internal/hosttest"
@@ -105,36 +107,21 @@ func TestComponentsEndWhenTold(t *testing.T) {
 }
 
 // openPorts returns the local addresses of the UDP sockets connected to an IPv4
-// address, from /proc/net/udp.
-func openPorts(t *testing.T, remote string) []string {
+// address.
+func openPorts(t *testing.T, remote string) (ports []string) {
 	t.Helper()
-	table, err := os.ReadFile("/proc/net/udp")
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		t.Skip(&vitrine.Unsupported{What: "listing sockets", Missing: "/proc/net/udp"})
+		t.Fatal(err)
 	}
-	addr := netip.MustParseAddrPort(remote)
-	ip := addr.Addr().As4()
-	want := strings.ToUpper(hexLE(ip[:])) + ":" + hexPort(addr.Port())
-	var ports []string
-	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); len(f) > 2 && f[2] == want {
-			ports = append(ports, f[1])
+	sockets, err := proc.NetUDP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sockets {
+		if fmt.Sprintf("%s:%d", s.RemAddr, s.RemPort) == remote {
+			ports = append(ports, fmt.Sprintf("%s:%d", s.LocalAddr, s.LocalPort))
 		}
 	}
 	return ports
-}
-
-// hexLE and hexPort format as /proc/net/udp does: the address is little-endian.
-func hexLE(ip []byte) string {
-	const digits = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := len(ip) - 1; i >= 0; i-- {
-		b.WriteByte(digits[ip[i]>>4])
-		b.WriteByte(digits[ip[i]&15])
-	}
-	return b.String()
-}
-
-func hexPort(port uint16) string {
-	return hexLE([]byte{byte(port), byte(port >> 8)})
 }

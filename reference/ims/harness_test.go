@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -193,24 +192,11 @@ func (s site) bono(host int, sprouts string, extra ...string) string {
 // metric returns the value of a counter, summed over all its labels, or -1 if it
 // cannot be read.
 func (s site) metric(host int, name string) float64 {
-	res, err := http.Get("http://" + s.at(host, 9090) + "/metrics")
+	text, err := hosttest.Scrape(s.at(host, 9090))
 	if err != nil {
 		return -1
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return -1
-	}
-	var sum float64
-	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{[^}]*\})? (\S+)$`).FindAllSubmatch(body, -1) {
-		v, err := strconv.ParseFloat(string(m[1]), 64)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		sum += v
-	}
-	return sum
+	return hosttest.Metric(s.t, text, name)
 }
 
 // state returns the registration state that Homestead holds for a user.

@@ -5,6 +5,7 @@
 package diameter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,12 +67,8 @@ type client struct {
 }
 
 func newClient(c ClientConfig, application uint32, name string) *client {
-	if c.Timeout == 0 {
-		c.Timeout = 5 * time.Second
-	}
-	if c.Watchdog == 0 {
-		c.Watchdog = 30 * time.Second
-	}
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.Watchdog = cmp.Or(c.Watchdog, 30*time.Second)
 	_, realm, _ := strings.Cut(c.Host, ".")
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: name + "_requests_total", Help: "Requests sent, by command and result. A result of 0 is no answer.",
@@ -298,10 +295,12 @@ func (c *client) exchange(ctx context.Context, command uint32, session string, a
 
 // request returns a request.
 func (c *client) request(command, id uint32, session string, avps []*diam.AVP) *diam.Message {
-	m := diam.NewMessage(command, diam.RequestFlag|diam.ProxiableFlag, c.application, id, id, nil)
-	for _, a := range c.header(session) {
-		m.AddAVP(a)
-	}
+	return newRequest(command, c.application, id, append(c.header(session), avps...)...)
+}
+
+// newRequest returns a request with both identifiers equal to id.
+func newRequest(command, application, id uint32, avps ...*diam.AVP) *diam.Message {
+	m := diam.NewMessage(command, diam.RequestFlag|diam.ProxiableFlag, application, id, id, nil)
 	for _, a := range avps {
 		m.AddAVP(a)
 	}

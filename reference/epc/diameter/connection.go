@@ -3,9 +3,7 @@ package diameter
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
@@ -108,40 +106,3 @@ func (f *framing) check(b []byte) bool {
 
 // maxConnections limits the connections of a server.
 const maxConnections = 256
-
-// A roster holds the open connections of a server.
-type roster struct {
-	ends sync.WaitGroup
-
-	mu   sync.Mutex
-	open map[*connection]bool
-}
-
-// add tracks a connection until the connection ends. It returns false if there are
-// too many.
-func (r *roster) add(c *connection) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.open) >= maxConnections {
-		return false
-	}
-	r.open[c] = true
-	r.ends.Go(func() {
-		<-c.ended
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.open, c)
-	})
-	return true
-}
-
-// close closes all connections, and makes add refuse new ones.
-func (r *roster) close() {
-	r.mu.Lock()
-	open := slices.Collect(maps.Keys(r.open))
-	r.mu.Unlock()
-	for _, c := range open {
-		c.Close()
-	}
-	r.ends.Wait()
-}

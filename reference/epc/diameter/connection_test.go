@@ -82,25 +82,6 @@ func TestFailedWriteEndsTheConnection(t *testing.T) {
 // nobody is a database without subscribers.
 type nobody struct{ Database }
 
-// background runs a server or a client until the test ends.
-func background(t *testing.T, what string, run func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Errorf("the %s did not stop", what)
-		}
-	})
-}
-
 // serve runs a server until the test ends, and returns its address.
 func serve(t *testing.T, run func(context.Context, net.Listener) error) netip.AddrPort {
 	t.Helper()
@@ -108,7 +89,7 @@ func serve(t *testing.T, run func(context.Context, net.Listener) error) netip.Ad
 	if err != nil {
 		t.Fatal(err)
 	}
-	background(t, "server", func(ctx context.Context) error { return run(ctx, l) })
+	hosttest.Run(t, patience, "the server", func(ctx context.Context) error { return run(ctx, l) })
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
@@ -163,7 +144,7 @@ func dial(t *testing.T, at netip.AddrPort, c ClientConfig) *MME {
 	t.Helper()
 	c.Peer, c.Host, c.Log, c.Registry = at, "mme.epc.test", slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	m := NewMME(MMEConfig{ClientConfig: c, Cancelled: func(string) {}})
-	background(t, "client", m.Run)
+	hosttest.Run(t, patience, "the client", m.Run)
 	return m
 }
 
@@ -213,7 +194,7 @@ func startPGW(t *testing.T, at netip.AddrPort, state uint32, changed func(contex
 		t.Error("a P-GW has no Origin-State-Id")
 	}
 	p.state = state
-	background(t, "client", p.Run)
+	hosttest.Run(t, patience, "the client", p.Run)
 	hosttest.Until(t, patience, "a connection", p.Connected)
 	return p
 }

@@ -103,8 +103,7 @@ func (h *HSS) Cancel(mme, imsi string) {
 		h.cancelled.WithLabelValues("unreachable").Inc()
 		return
 	}
-	m := diam.NewMessage(cancelLocation, diam.RequestFlag|diam.ProxiableFlag, s6aApplication, id, id, nil)
-	for _, a := range []*diam.AVP{
+	m := newRequest(cancelLocation, s6aApplication, id,
 		base(avp.SessionID, datatype.UTF8String(fmt.Sprintf("%s;cancel;%d", h.host, id))),
 		applicationAVP(s6aApplication),
 		base(avp.AuthSessionState, datatype.Enumerated(noStateMaintained)),
@@ -113,10 +112,7 @@ func (h *HSS) Cancel(mme, imsi string) {
 		base(avp.DestinationHost, datatype.DiameterIdentity(mme)),
 		base(avp.DestinationRealm, datatype.DiameterIdentity(h.realm)),
 		base(avp.UserName, datatype.UTF8String(imsi)),
-		vendor(avp.CancellationType, datatype.Enumerated(mmeUpdate)),
-	} {
-		m.AddAVP(a)
-	}
+		vendor(avp.CancellationType, datatype.Enumerated(mmeUpdate)))
 	if _, err := m.WriteTo(conn); err != nil {
 		h.cancelled.WithLabelValues("unreachable").Inc()
 		return

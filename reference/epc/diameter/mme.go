@@ -33,23 +33,14 @@ func NewMME(c MMEConfig) *MME {
 	m.handlers[cancelLocation] = func(conn diam.Conn, request *diam.Message) {
 		of := c.Messages.Begin()
 		logReceived(c.Messages, conn, request, of)
-		answer := m.answer(request)
 		var imsi string
-		if err := subscriber(request.AVP, &imsi); err != nil {
-			appendResult(answer, resultOf(err))
-		} else {
-			appendResult(answer, Success)
+		err := subscriber(request.AVP, &imsi)
+		if err == nil {
 			c.Cancelled(imsi)
 		}
-		logSent(c.Messages, conn, answer, of)
-		_, _ = answer.WriteTo(conn) // run notices if the connection is lost
+		reply(conn, request, c.Host, m.realm, c.Messages, of, resultOf(err))
 	}
 	return m
-}
-
-// answer begins the answer to a request from the HSS.
-func (m *MME) answer(request *diam.Message) *diam.Message {
-	return beginAnswer(request, m.config.Host, m.realm)
 }
 
 // Run connects to the HSS, and reconnects after each loss of the connection,

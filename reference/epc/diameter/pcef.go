@@ -51,32 +51,23 @@ func (p *PCEF) reauthorize(ctx context.Context, conn diam.Conn, request *diam.Me
 	log := p.config.Messages
 	of := log.Begin()
 	logReceived(log, conn, request, of)
-	reply := func(result Result) {
-		answer := beginAnswer(request, p.config.Host, p.realm)
-		appendResult(answer, result)
-		logSent(log, conn, answer, of)
-		_, _ = answer.WriteTo(conn) // a connection that is lost is noticed by run
-	}
+	answer := func(result Result) { reply(conn, request, p.config.Host, p.realm, log, of, result) }
 	var change Change
 	session, ok := set(request.AVP).text(avp.SessionID)
 	err := change.parse(request.AVP)
 	if !ok || err != nil {
-		reply(MissingAVP)
+		answer(MissingAVP)
 		return
 	}
 	select {
 	case p.room <- struct{}{}:
 	default:
-		reply(TooBusy)
+		answer(TooBusy)
 		return
 	}
 	p.tasks.Go(func() {
 		defer func() { <-p.room }()
-		result := Success
-		if err := p.changed(truth.With(ctx, of), session, change); err != nil {
-			result = resultOf(err)
-		}
-		reply(result)
+		answer(resultOf(p.changed(truth.With(ctx, of), session, change)))
 	})
 }
 

@@ -116,8 +116,7 @@ func (p *PCRF) change(ctx context.Context, session, pgw string, c Change) error 
 		delete(p.waiting, id)
 		p.mu.Unlock()
 	}()
-	m := diam.NewMessage(reAuth, diam.RequestFlag|diam.ProxiableFlag, gxApplication, id, id, nil)
-	for _, a := range append([]*diam.AVP{
+	m := newRequest(reAuth, gxApplication, id, append([]*diam.AVP{
 		base(avp.SessionID, datatype.UTF8String(session)),
 		base(avp.AuthApplicationID, number(uint32(gxApplication))),
 		base(avp.OriginHost, datatype.DiameterIdentity(p.host)),
@@ -125,9 +124,7 @@ func (p *PCRF) change(ctx context.Context, session, pgw string, c Change) error 
 		base(avp.DestinationRealm, datatype.DiameterIdentity(p.realm)),
 		base(avp.DestinationHost, datatype.DiameterIdentity(pgw)),
 		base(avp.ReAuthRequestType, datatype.Enumerated(authorizeOnly)),
-	}, c.avps()...) {
-		m.AddAVP(a)
-	}
+	}, c.avps()...)...)
 	if _, err := m.WriteTo(conn); err != nil {
 		return ErrUnreachable
 	}

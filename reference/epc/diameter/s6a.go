@@ -183,7 +183,7 @@ func (s *Subscription) avps() []*diam.AVP {
 		vendor(avp.ULAFlags, number(ulaSeparation)),
 		vendor(avp.SubscriptionData, group(
 			vendor(avp.SubscriberStatus, datatype.Enumerated(serviceGranted)),
-			vendor(avp.MSISDN, datatype.OctetString(tbcd(s.MSISDN))),
+			vendor(avp.MSISDN, datatype.OctetString(identity.AppendTBCD(nil, s.MSISDN))),
 			vendor(avp.NetworkAccessMode, datatype.Enumerated(onlyPacket)),
 			ambrAVP(s.AMBR),
 			vendor(avp.APNConfigurationProfile, group(profile...)),
@@ -275,21 +275,7 @@ func parseQoS(s set) (q QoS, ok bool) {
 	return q, true
 }
 
-// tbcd encodes digits as octets, low half first; 0xf fills an odd last half (clause
-// 7.3.82).
-func tbcd(text string) string {
-	b := make([]byte, 0, (len(text)+1)/2)
-	for i := 0; i < len(text); i += 2 {
-		octet := 0xf0 | (text[i] - '0')
-		if i+1 < len(text) {
-			octet = (text[i+1]-'0')<<4 | (text[i] - '0')
-		}
-		b = append(b, octet)
-	}
-	return string(b)
-}
-
-// digits decodes the output of tbcd, up to the first half that is not a digit.
+// digits decodes TBCD, up to the first half that is not a digit.
 func digits(octets string) string {
 	var b []byte
 	for i := range len(octets) {

@@ -20,8 +20,8 @@ import (
 	"vitrine/reference/ims"
 )
 
-// A handler handles a request and returns the AVPs of the answer. The error is a
-// Result; any other error is answered with DIAMETER_UNABLE_TO_COMPLY.
+// A handler handles a request and returns the AVPs of the answer, or an error. The error
+// is a Result; any other error is answered with DIAMETER_UNABLE_TO_COMPLY.
 type handler func(origin string, request set) ([]*diam.AVP, error)
 
 // A server answers the requests of clients.
@@ -75,18 +75,9 @@ func (s *server) handle(command uint32, name string, h handler) {
 		if ok && origin != "" {
 			avps, err = h(origin, m.AVP)
 		}
-		result := Success
-		if err != nil {
-			result, avps = resultOf(err), nil
-		}
-		answer := beginAnswer(m, s.host, s.realm)
-		appendResult(answer, result)
-		for _, a := range avps {
-			answer.AddAVP(a)
-		}
+		result := resultOf(err)
 		s.requests.WithLabelValues(name, strconv.Itoa(int(result.Code()))).Inc()
-		logSent(s.Messages, conn, answer, of)
-		_, _ = answer.WriteTo(conn) // the client notices if the connection is lost
+		reply(conn, m, s.host, s.realm, s.Messages, of, result, avps...)
 	}))
 }
 
@@ -121,19 +112,31 @@ func (s *server) unknown(conn diam.Conn, m *diam.Message) {
 	if m.Header.CommandFlags&diam.RequestFlag == 0 {
 		return
 	}
-	answer := beginAnswer(m, s.host, s.realm)
-	appendResult(answer, CommandUnsupported)
 	s.requests.WithLabelValues("unknown", strconv.Itoa(int(CommandUnsupported.Code()))).Inc()
-	_, _ = answer.WriteTo(conn)
+	reply(conn, m, s.host, s.realm, nil, 0, CommandUnsupported)
 }
 
-// resultOf returns the Result to answer an error with.
+// resultOf returns the Result for an answer. It is Success without an error.
 func resultOf(err error) Result {
 	var r Result
-	if errors.As(err, &r) {
+	switch {
+	case err == nil:
+		return Success
+	case errors.As(err, &r):
 		return r
 	}
 	return UnableToComply
+}
+
+// reply answers a request, and logs the answer with the request's event.
+func reply(conn diam.Conn, request *diam.Message, host, realm string, log *truth.Log, of truth.Event, result Result, avps ...*diam.AVP) {
+	answer := beginAnswer(request, host, realm)
+	appendResult(answer, result)
+	for _, a := range avps {
+		answer.AddAVP(a)
+	}
+	logSent(log, conn, answer, of)
+	_, _ = answer.WriteTo(conn) // the peer notices if the connection is lost
 }
 
 // beginAnswer begins the answer to a request. It sets the identifiers, the
@@ -164,22 +167,15 @@ func beginAnswer(request *diam.Message, host, realm string) *diam.Message {
 
 // serve serves a listener until ctx is done. Then it closes all connections.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	all := roster{open: map[*connection]bool{}}
-	defer all.close()
-	for {
-		socket, err := ims.Accept(ctx, l)
-		if err != nil || socket == nil {
-			return err
-		}
+	return ims.ServeEach(ctx, l, maxConnections, func(ctx context.Context, socket net.Conn) {
 		c := newConnection(socket)
-		if !all.add(c) {
-			c.Close()
-			continue
-		}
+		defer c.Close()
 		if _, err := diam.NewConn(c, socket.RemoteAddr().String(), diam.HandlerFunc(s.receive), nil); err != nil {
-			c.Close()
+			return
 		}
-	}
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+		}
+	})
 }

@@ -156,15 +156,7 @@ func (c *Cell) AppendReset(b []byte, cause s1ap.Cause, some ...s1ap.Connection) 
 func (c *Cell) AppendResetAcknowledge(b []byte, some ...s1ap.Connection) []byte {
 	start := len(b)
 	b = s1ap.AppendHeader(b, s1ap.Successful, s1ap.Reset, s1ap.Reject)
-	if len(some) > 0 {
-		at := len(b)
-		b = s1ap.BeginList(b, s1ap.ResetConnections, s1ap.Ignore, len(some))
-		for _, c := range some {
-			b = s1ap.AppendConnection(b, s1ap.Ignore, c)
-		}
-		b = s1ap.EndElement(b, at)
-	}
-	return s1ap.End(b, start)
+	return s1ap.End(s1ap.AppendConnections(b, some...), start)
 }
 
 // AppendContextFailure appends an Initial Context Setup Failure.

@@ -1,10 +1,10 @@
 package gtp
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 
-	"vitrine/internal/truth"
 	"vitrine/wire/gtpc"
 )
 
@@ -14,9 +14,7 @@ import (
 // Config.Handle, with origin as its Origin. origin is the sequence number of the command
 // that this endpoint forwards, or 0.
 func (e *Endpoint) Command(ctx context.Context, to netip.AddrPort, teid, origin uint32, command Message, done func(*gtpc.Message, error)) {
-	if err := e.begin(truth.From(ctx), to, teid, order{command: true, origin: origin}, command, done); err != nil {
-		done(nil, err)
-	}
+	e.start(ctx, to, teid, order{command: true, origin: origin}, command, done)
 }
 
 // DoCommand is like Command, but waits until the peer has refused the command or has sent
@@ -42,14 +40,34 @@ func (e *Endpoint) DoCommand(ctx context.Context, to netip.AddrPort, teid, origi
 	}
 }
 
-// DoTriggered is like Do, for a request that a command triggered. The request has the
-// command's sequence number.
+// DoTriggered is like Do, for a request that a command may have triggered. The request
+// then has the command's sequence number (clause 7.6). 0 means that no command triggered it.
 func (e *Endpoint) DoTriggered(ctx context.Context, to netip.AddrPort, teid, sequence uint32, request Message, answer Answer) error {
-	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) {
-		if err := e.begin(truth.From(ctx), to, teid, order{sequence: sequence}, request, done); err != nil {
-			done(nil, err)
+	type outcome struct {
+		octets []byte
+		err    error
+	}
+	done := make(chan outcome, 1)
+	e.start(ctx, to, teid, order{sequence: sequence}, request, func(m *gtpc.Message, err error) {
+		if err != nil {
+			done <- outcome{err: err}
+			return
 		}
+		done <- outcome{octets: bytes.Clone(m.Octets)} // the answer's slices outlive the receive buffer
 	})
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return o.err
+		}
+		var m gtpc.Message
+		if _, err := m.Parse(o.octets); err != nil {
+			return err
+		}
+		return answer.Parse(&m)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // An order decides the sequence number of a request. The zero order is for a request that

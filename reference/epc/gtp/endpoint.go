@@ -5,7 +5,7 @@
 package gtp
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -127,21 +127,11 @@ func (c *Config) open(ctx context.Context) (conn, error) {
 const socketBuffer = 4 << 20
 
 func (c *Config) setDefaults() {
-	if c.T3 == 0 {
-		c.T3 = 3 * time.Second
-	}
-	if c.N3 == 0 {
-		c.N3 = 3
-	}
-	if c.Pending == 0 {
-		c.Pending = 1 << 14
-	}
-	if c.Handling == 0 {
-		c.Handling = 1 << 14
-	}
-	if c.Remember == 0 {
-		c.Remember = 1 << 16
-	}
+	c.T3 = cmp.Or(c.T3, t3)
+	c.N3 = cmp.Or(c.N3, n3)
+	c.Pending = cmp.Or(c.Pending, 1<<14)
+	c.Handling = cmp.Or(c.Handling, 1<<14)
+	c.Remember = cmp.Or(c.Remember, 1<<16)
 }
 
 // Addr returns the address that the endpoint listens on.
@@ -200,34 +190,5 @@ func (e *Endpoint) Serve(ctx context.Context) error {
 // Do sends a request, waits for its answer and parses it. If the answer is malformed, the
 // error is a gtpc.Result. A cause that refuses the request is not an error.
 func (e *Endpoint) Do(ctx context.Context, to netip.AddrPort, teid uint32, request Message, answer Answer) error {
-	return e.wait(ctx, answer, func(done func(*gtpc.Message, error)) { e.Send(ctx, to, teid, request, done) })
-}
-
-// wait waits for the answer to the request that send sends.
-func (e *Endpoint) wait(ctx context.Context, answer Answer, send func(done func(*gtpc.Message, error))) error {
-	type outcome struct {
-		octets []byte
-		err    error
-	}
-	done := make(chan outcome, 1)
-	send(func(m *gtpc.Message, err error) {
-		if err != nil {
-			done <- outcome{err: err}
-			return
-		}
-		done <- outcome{octets: bytes.Clone(m.Octets)} // the answer's slices outlive the receive buffer
-	})
-	select {
-	case o := <-done:
-		if o.err != nil {
-			return o.err
-		}
-		var m gtpc.Message
-		if _, err := m.Parse(o.octets); err != nil {
-			return err
-		}
-		return answer.Parse(&m)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return e.DoTriggered(ctx, to, teid, 0, request, answer)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/gtp"
 	"vitrine/wire/gtpc"
 )
@@ -31,20 +32,7 @@ func start(t *testing.T, c gtp.Config) *gtp.Endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- e.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Error("the endpoint did not stop")
-		}
-	})
+	hosttest.Run(t, patience, "the endpoint", e.Serve)
 	return e
 }
 

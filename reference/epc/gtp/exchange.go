@@ -34,7 +34,12 @@ type deadline struct {
 // ErrBusy, ErrClosed), perhaps before Send returns. done must not block, and the answer is
 // valid until done returns. Send uses only the event of ctx.
 func (e *Endpoint) Send(ctx context.Context, to netip.AddrPort, teid uint32, request Message, done func(answer *gtpc.Message, err error)) {
-	if err := e.begin(truth.From(ctx), to, teid, order{}, request, done); err != nil {
+	e.start(ctx, to, teid, order{}, request, done)
+}
+
+// start begins an exchange of the context's event. It passes an error to done.
+func (e *Endpoint) start(ctx context.Context, to netip.AddrPort, teid uint32, o order, request Message, done func(*gtpc.Message, error)) {
+	if err := e.begin(truth.From(ctx), to, teid, o, request, done); err != nil {
 		done(nil, err)
 	}
 }

@@ -34,9 +34,9 @@ func InProcess(q *Queues, name string, address netip.Addr) Node {
 	}
 }
 
-// The defaults of the flags.
+// The defaults of the flags, and of a Config.
 const (
-	sessions = 1_000_000
+	sessions = 1 << 20 // as many as the UEs of generator s1ap
 	t3       = 3 * time.Second
 	n3       = 3
 )
@@ -59,11 +59,11 @@ func (n *Node) Flags(c *ims.Command) {
 
 // CheckPrefix checks the flags of the prefix.
 func (n *Node) CheckPrefix(c *ims.Command) error {
-	if n.Prefix.Instance > MaxInstance {
-		return c.Bad(fmt.Sprintf("--instance %d", n.Prefix.Instance), fmt.Sprintf("want 0 to %d", MaxInstance))
+	if n.Prefix.Instance > maxInstance {
+		return c.Bad(fmt.Sprintf("--instance %d", n.Prefix.Instance), fmt.Sprintf("want 0 to %d", maxInstance))
 	}
-	if n.Prefix.Type < 1 || n.Prefix.Type > MaxType {
-		return c.Bad(fmt.Sprintf("--type %d", n.Prefix.Type), fmt.Sprintf("want 1 to %d", MaxType))
+	if n.Prefix.Type < 1 || n.Prefix.Type > maxType {
+		return c.Bad(fmt.Sprintf("--type %d", n.Prefix.Type), fmt.Sprintf("want 1 to %d", maxType))
 	}
 	return nil
 }

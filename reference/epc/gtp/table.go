@@ -18,8 +18,8 @@ type Prefix struct {
 
 // The highest values of a Prefix.
 const (
-	MaxType     = 7
-	MaxInstance = 127
+	maxType     = 7
+	maxInstance = 127
 )
 
 const (

@@ -218,14 +218,18 @@ func (w *worker) rejectSession(u *ue, cause nas.ESMCause) {
 	reject := nas.Release{Header: nas.Bearer(0, u.pti), Cause: cause}
 	reject.Type = nas.ConnectivityRejectType
 	w.esm = reject.Append(w.esm[:0])
-	o := refused
+	w.fail(u, esmOutcome(cause), nas.Reject{Cause: nas.CauseESMFailure, ESM: w.esm})
+}
+
+// esmOutcome returns the outcome of a procedure that ends with an ESM cause.
+func esmOutcome(cause nas.ESMCause) outcome {
 	switch cause {
 	case nas.ESMCauseNetworkFailure:
-		o = networkFailure
+		return networkFailure
 	case nas.ESMCauseResources:
-		o = noResources
+		return noResources
 	}
-	w.fail(u, o, nas.Reject{Cause: nas.CauseESMFailure, ESM: w.esm})
+	return refused
 }
 
 // failCall ends an attach after a call to the HSS failed.

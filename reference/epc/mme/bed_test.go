@@ -20,6 +20,7 @@ import (
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // patience is how long tests wait for what must come.
@@ -62,15 +63,7 @@ func start(t testing.TB, change func(*mme.Config)) *bed {
 		t.Fatal(err)
 	}
 	b.addr = listener.Addr().String()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- b.mme.Serve(ctx, listener) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
+	hosttest.Run(t, patience, "the MME", func(ctx context.Context) error { return b.mme.Serve(ctx, listener) })
 	return b
 }
 
@@ -157,7 +150,7 @@ func (b *bed) enodeb(number uint32) *base {
 
 func (e *base) send(message []byte) {
 	e.t.Helper()
-	if _, err := e.conn.Write(s1.AppendFrame(nil, 1, message)); err != nil {
+	if _, err := e.conn.Write(frame.Append(nil, frame.UE, message)); err != nil {
 		e.t.Fatal(err)
 	}
 }

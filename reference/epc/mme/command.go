@@ -43,7 +43,7 @@ type Options struct {
 
 // Flags declares the flags.
 func (l *Options) Flags(c *ims.Command) {
-	apart := !l.Node.Addr().IsValid()
+	apart, defaults := !l.Node.Addr().IsValid(), Config{}.withDefaults()
 	c.Addr(&l.s1, "s1", true, "address for eNodeBs: IP:PORT")
 	c.OneOf(&l.transport, "s1-transport", []string{s1.TCP, s1.SCTP}, "transport for eNodeBs; tcp is "+s1.Describe(s1.TCP))
 	if apart {
@@ -56,19 +56,19 @@ func (l *Options) Flags(c *ims.Command) {
 	}
 	c.StringVar(&l.network, "network", "00101", "country and network code, five or six digits")
 	c.Uint16Var(&l.group, "group", 1, "MME group; the MME code is the instance")
-	c.StringVar(&l.config.Name, "name", "vitrine-mme", "name that eNodeBs see")
+	c.StringVar(&l.config.Name, "name", defaults.Name, "name that eNodeBs see")
 	c.StringVar(&l.Host, "diameter-host", "mme.epc.test", "Diameter identity, in the realm after the first dot")
 	c.OneOf(&l.cipher, "ciphering", []string{"eea0", "eea2"}, "ciphering of NAS messages, for UEs that support it")
-	c.IntVar(&l.config.Workers, "workers", 1, "goroutines that share the UEs")
-	c.IntVar(&l.config.ENodeBs, "enodebs", 1024, "largest number of eNodeBs")
-	c.IntVar(&l.config.Contexts, "contexts", 1<<20, "largest number of UE contexts")
-	c.IntVar(&l.config.Calls, "calls", 256, "requests of a worker to HSS and S-GW at the same time; more wait")
-	c.DurationVar(&l.config.CallTime, "call-timeout", 10*time.Second, "longest time of a request to the HSS or the S-GW")
+	c.IntVar(&l.config.Workers, "workers", defaults.Workers, "goroutines that share the UEs")
+	c.IntVar(&l.config.ENodeBs, "enodebs", defaults.ENodeBs, "largest number of eNodeBs")
+	c.IntVar(&l.config.Contexts, "contexts", defaults.Contexts, "largest number of UE contexts")
+	c.IntVar(&l.config.Calls, "calls", defaults.Calls, "requests of a worker to HSS and S-GW at the same time; more wait")
+	c.DurationVar(&l.config.CallTime, "call-timeout", defaults.CallTime, "longest time of a request to the HSS or the S-GW")
 	c.OneOf(&l.shed, "overload", []string{overload.Graceful, overload.Off}, "load control")
 	c.DurationVar(&l.delay, "target-delay", 200*time.Millisecond, "graceful: refuse attaches when even the quickest one takes longer than this from its first message to the Attach Accept; with real UEs, add the time that they take to answer")
-	c.DurationVar(&l.config.BackOff, "back-off", 10*time.Second, "T3346 of refused attaches")
-	c.DurationVar(&l.config.Timers.NAS, "nas-timer", 6*time.Second, "time after which a NAS message is sent again (T3450, T3460, T3470)")
-	c.DurationVar(&l.config.Timers.Update, "t3412", 54*time.Minute, "periodic tracking area update; a silent UE is detached 8 minutes later")
+	c.DurationVar(&l.config.BackOff, "back-off", defaults.BackOff, "T3346 of refused attaches")
+	c.DurationVar(&l.config.Timers.NAS, "nas-timer", defaults.Timers.NAS, "time after which a NAS message is sent again (T3450, T3460, T3470)")
+	c.DurationVar(&l.config.Timers.Update, "t3412", defaults.Timers.Update, "periodic tracking area update; a silent UE is detached 8 minutes later")
 	if apart { // the record of a UE names its session at the S-GW, which must outlive the MME
 		l.store.Flags(c, "UE contexts, for all MMEs of the group,", "mme")
 	}
@@ -166,11 +166,7 @@ func (l *Options) fill(c *ims.Command) error {
 	if l.store.Given() {
 		l.Node.KeepsState()
 	}
-	digits := l.network
-	if len(digits) != 5 && len(digits) != 6 {
-		digits = "     "
-	}
-	network, ok := identity.MakePLMN(digits[:3], digits[3:])
+	network, ok := identity.ParsePLMN(l.network)
 	if !ok {
 		return c.Bad(fmt.Sprintf("--network %q", l.network), "want five or six digits, such as 00101")
 	}

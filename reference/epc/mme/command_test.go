@@ -1,7 +1,6 @@
 package mme_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -95,32 +94,14 @@ func TestPortsInUse(t *testing.T) {
 	}
 }
 
-// run runs a component of the EPC until the test ends.
-func run(t *testing.T, component func(context.Context, []string, io.Writer, io.Writer) error, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() { ended <- component(ctx, args, out, io.Discard); out.Close() }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("%v: %v", args, err)
-		}
-	})
-	if line, err := bufio.NewReader(ready).ReadString('\n'); err != nil || !strings.Contains(line, "ready on") {
-		t.Fatalf("%v: %q, %v", args, line, err)
-	}
-}
-
 // TestDownlinkPacketPagesTheUE attaches a UE to the whole EPC, by its own protocols,
 // lets it become idle, and sends it a packet.
 func TestDownlinkPacketPagesTheUE(t *testing.T) {
 	at := func(host, port int) string { return fmt.Sprintf("127.%d.9.%d:%d", 100+os.Getpid()%100, host, port) }
-	run(t, hss.Run, "--listen", at(41, 3868))
-	run(t, pgw.Run, "--listen", at(21, 2123))
-	run(t, sgw.Run, "--listen", at(11, 2123), "--downlink", at(11, 8080))
-	run(t, mme.Run, "--s1", at(1, 36412), "--listen", at(1, 2123), "--metrics", at(1, 9090), "--hss", at(41, 3868), "--sgw", at(11, 2123), "--pgw", at(21, 2123))
+	hosttest.Start(t, patience, "hss", hss.Run, "--listen", at(41, 3868))
+	hosttest.Start(t, patience, "pgw", pgw.Run, "--listen", at(21, 2123))
+	hosttest.Start(t, patience, "sgw", sgw.Run, "--listen", at(11, 2123), "--downlink", at(11, 8080))
+	hosttest.Start(t, patience, "mme", mme.Run, "--s1", at(1, 36412), "--listen", at(1, 2123), "--metrics", at(1, 9090), "--hss", at(41, 3868), "--sgw", at(11, 2123), "--pgw", at(21, 2123))
 	packet := func() string {
 		res, err := http.Post("http://"+at(11, 8080)+"/downlink/001010000000005", "", nil)
 		if err != nil {
@@ -134,13 +115,11 @@ func TestDownlinkPacketPagesTheUE(t *testing.T) {
 		return string(body)
 	}
 	hosttest.Until(t, patience, "the MME has a connection to the HSS", func() bool {
-		res, err := http.Get("http://" + at(1, 9090) + "/metrics")
+		text, err := hosttest.Scrape(at(1, 9090))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		return err == nil && strings.Contains(string(body), "s6a_connected 1")
+		return hosttest.Metric(t, text, "s6a_connected") == 1
 	})
 	b := &bed{t: t, addr: at(1, 36412)}
 	e := b.enodeb(1)

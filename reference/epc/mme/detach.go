@@ -54,6 +54,11 @@ func (w *worker) detached(u *ue, body []byte) {
 // another context, and the HSS has that context's location.
 func (w *worker) supersede(u *ue) {
 	u.subscribed, u.event = false, w.event
+	w.detachSilently(u)
+}
+
+// detachSilently detaches a UE without a message to it.
+func (w *worker) detachSilently(u *ue) {
 	w.begin(u, detach)
 	w.end(u, implicitlyDetached)
 	w.discard(u, s1ap.CauseNormalRelease)

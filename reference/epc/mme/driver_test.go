@@ -8,10 +8,10 @@ import (
 	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/epctest"
 	"vitrine/reference/epc/mme"
-	"vitrine/reference/epc/s1"
 	"vitrine/reference/epc/ue"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // A driven MME is one without goroutines, and an eNodeB that is set up.
@@ -72,7 +72,7 @@ func (d *driven) attach(u *ue.UE) enb.IDs {
 
 // take gives the UE the message that the MME sent. The reply is in pdu.
 func (d *driven) take(u *ue.UE) ue.Event {
-	message, _, err := s1.Cut(d.driver.Sent())
+	message, _, err := frame.Cut(d.driver.Sent())
 	if err != nil || message == nil {
 		d.t.Fatalf("the MME sent nothing: %v", err)
 	}
@@ -147,7 +147,7 @@ func BenchmarkServiceRequest(b *testing.B) {
 		d.pdu = p.AppendService(d.pdu[:0])
 		d.out = d.cell.AppendInitial(d.out[:0], d.last, d.pdu, &short)
 		d.handle(d.out)
-		message, _, _ := s1.Cut(d.driver.Sent())
+		message, _, _ := frame.Cut(d.driver.Sent())
 		if d.in.Parse(message) != nil || d.in.Procedure != s1ap.InitialContextSetup {
 			b.Fatalf("got no Initial Context Setup: %+v", d.in)
 		}

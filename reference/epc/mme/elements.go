@@ -28,6 +28,7 @@ const (
 	hasStatus
 	hasRadio
 	hasReset
+	needsNone // in required: the message needs no elements
 )
 
 // statusContainer is the identifier of the eNB Status Transfer Transparent
@@ -70,8 +71,8 @@ var (
 // elements that its procedure requires.
 func (e *elements) parse(m *s1ap.Message) error {
 	*e = elements{}
-	need, known := required(m.Kind, m.Procedure)
-	if !known {
+	need := required[m.Kind][m.Procedure]
+	if need == 0 {
 		return errUnknown
 	}
 	it := m.Elements()
@@ -83,7 +84,7 @@ func (e *elements) parse(m *s1ap.Message) error {
 	if it.Err != nil {
 		return it.Err
 	}
-	if e.has&need != need {
+	if need != needsNone && e.has&need != need {
 		return errElement
 	}
 	return nil
@@ -162,58 +163,33 @@ func (e *elements) rare(id s1ap.ID, v []byte) (ok bool) {
 	return ok
 }
 
-// required returns the elements that a message must have for the MME to handle it
-// (TS 36.413 clause 9.1).
-func required(k s1ap.Kind, p s1ap.Procedure) (need present, known bool) {
-	switch k {
-	case s1ap.Initiating:
-		return requiredOfRequest(p)
-	case s1ap.Successful:
-		switch p {
-		case s1ap.InitialContextSetup:
-			return hasMME | hasENB | hasList, true
-		case s1ap.UEContextRelease, s1ap.ERABSetup, s1ap.ERABRelease:
-			return hasMME | hasENB, true
-		case s1ap.HandoverResourceAllocation:
-			return hasMME | hasENB | hasList | hasContainer, true
-		}
-	case s1ap.Unsuccessful:
-		switch p {
-		case s1ap.InitialContextSetup:
-			return hasMME | hasENB | hasCause, true
-		case s1ap.HandoverResourceAllocation:
-			return hasMME | hasCause, true
-		}
-	}
-	return 0, false
-}
-
-func requiredOfRequest(p s1ap.Procedure) (need present, known bool) {
-	switch p {
-	case s1ap.S1Setup:
-		return hasENodeB | hasAreas, true
-	case s1ap.InitialUEMessage:
-		return hasENB | hasNAS | hasTAI | hasECGI, true
-	case s1ap.UplinkNASTransport:
-		return hasMME | hasENB | hasNAS | hasTAI | hasECGI, true
-	case s1ap.NASNonDelivery:
-		return hasMME | hasENB | hasNAS | hasCause, true
-	case s1ap.UEContextReleaseRequest, s1ap.HandoverCancel:
-		return hasMME | hasENB | hasCause, true
-	case s1ap.UECapabilityIndication:
-		return hasMME | hasENB | hasRadio, true
-	case s1ap.PathSwitchRequest:
-		return hasENB | hasList | hasSource | hasECGI | hasTAI, true
-	case s1ap.HandoverPreparation:
-		return hasMME | hasENB | hasHandover | hasCause | hasContainer, true
-	case s1ap.HandoverNotification:
-		return hasMME | hasENB | hasECGI | hasTAI, true
-	case s1ap.ENBStatusTransfer:
-		return hasMME | hasENB | hasStatus, true
-	case s1ap.Reset:
-		return hasCause | hasReset, true
-	case s1ap.ErrorIndication:
-		return 0, true
-	}
-	return 0, false
+// required are the elements that a message must have for the MME to handle it, by kind and
+// procedure (TS 36.413 clause 9.1). The MME knows no other messages.
+var required = [...][256]present{
+	s1ap.Initiating: {
+		s1ap.S1Setup:                 hasENodeB | hasAreas,
+		s1ap.InitialUEMessage:        hasENB | hasNAS | hasTAI | hasECGI,
+		s1ap.UplinkNASTransport:      hasMME | hasENB | hasNAS | hasTAI | hasECGI,
+		s1ap.NASNonDelivery:          hasMME | hasENB | hasNAS | hasCause,
+		s1ap.UEContextReleaseRequest: hasMME | hasENB | hasCause,
+		s1ap.UECapabilityIndication:  hasMME | hasENB | hasRadio,
+		s1ap.PathSwitchRequest:       hasENB | hasList | hasSource | hasECGI | hasTAI,
+		s1ap.HandoverPreparation:     hasMME | hasENB | hasHandover | hasCause | hasContainer,
+		s1ap.HandoverNotification:    hasMME | hasENB | hasECGI | hasTAI,
+		s1ap.HandoverCancel:          hasMME | hasENB | hasCause,
+		s1ap.ENBStatusTransfer:       hasMME | hasENB | hasStatus,
+		s1ap.Reset:                   hasCause | hasReset,
+		s1ap.ErrorIndication:         needsNone,
+	},
+	s1ap.Successful: {
+		s1ap.InitialContextSetup:        hasMME | hasENB | hasList,
+		s1ap.UEContextRelease:           hasMME | hasENB,
+		s1ap.ERABSetup:                  hasMME | hasENB,
+		s1ap.ERABRelease:                hasMME | hasENB,
+		s1ap.HandoverResourceAllocation: hasMME | hasENB | hasList | hasContainer,
+	},
+	s1ap.Unsuccessful: {
+		s1ap.InitialContextSetup:        hasMME | hasENB | hasCause,
+		s1ap.HandoverResourceAllocation: hasMME | hasCause,
+	},
 }

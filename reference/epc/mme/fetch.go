@@ -294,8 +294,6 @@ func (w *worker) summoned(u *ue) {
 		w.evict(u)
 	default:
 		w.renew(u)
-		w.begin(u, detach)
-		w.end(u, implicitlyDetached)
-		w.discard(u, s1ap.CauseNormalRelease)
+		w.detachSilently(u)
 	}
 }

@@ -5,17 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"vitrine/reference/epc/s1"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
-)
-
-// The streams of an association (TS 36.412 clause 7): one for common messages, and one for
-// messages about UEs.
-const (
-	streamCommon = 0
-	streamUE     = 1
+	"vitrine/wire/s1ap/frame"
 )
 
 // distribute hands the messages of one read to the workers. It blocks while a worker's
@@ -28,7 +21,7 @@ func (m *MME) distribute(ctx context.Context, e *enodeb, frames []byte) {
 	}
 	start, owner := 0, -1 // the messages from start on are for one worker
 	for at := 0; ; {
-		message, rest, err := s1.Cut(frames[at:])
+		message, rest, err := frame.Cut(frames[at:])
 		next := -1
 		if err == nil && message != nil {
 			next = ownerOf(message, len(m.workers))
@@ -247,9 +240,7 @@ func (w *worker) indicate(e *enodeb, ids present, cause s1ap.Cause) {
 	if ids&hasENB != 0 {
 		b = s1ap.AppendENBUEID(b, s1ap.Ignore, w.in.enb)
 	}
-	b = s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, cause), 0)
-	w.out = b
-	w.send(e, streamCommon, b)
+	w.finishCommon(e, s1ap.AppendCause(b, s1ap.Ignore, cause))
 }
 
 // about begins a message about a UE in the worker's buffer.
@@ -269,9 +260,14 @@ func (w *worker) aboutIDs(k s1ap.Kind, p s1ap.Procedure, c s1ap.Criticality, mme
 
 // finish ends a message that about began, and sends it.
 func (w *worker) finish(e *enodeb, b []byte) {
-	b = s1ap.End(b, 0)
-	w.out = b
-	w.send(e, streamUE, b)
+	w.out = s1ap.End(b, 0)
+	w.send(e, frame.UE, w.out)
+}
+
+// finishCommon is like finish, for a message about no UE.
+func (w *worker) finishCommon(e *enodeb, b []byte) {
+	w.out = s1ap.End(b, 0)
+	w.send(e, frame.Common, w.out)
 }
 
 // download sends a NAS message to a UE.

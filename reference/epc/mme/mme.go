@@ -84,7 +84,7 @@ type Config struct {
 	Contexts    int           // most UE contexts, default 2^20
 	ENodeBs     int           // most eNodeB associations, default 1024
 	Calls       int           // concurrent calls of a worker to HSS, gateway and store, default 256
-	CallTime    time.Duration // longest time of one call, default 3 s
+	CallTime    time.Duration // longest time of one call, default 10 s
 	Timers      Timers
 	Store       *keep.Store // of UE contexts, shared with other MMEs; nil: they are in memory
 
@@ -118,7 +118,7 @@ func (c Config) withDefaults() Config {
 	c.Contexts = cmp.Or(c.Contexts, 1<<20)
 	c.ENodeBs = cmp.Or(c.ENodeBs, 1024)
 	c.Calls = cmp.Or(c.Calls, 256)
-	c.CallTime = cmp.Or(c.CallTime, 3*time.Second)
+	c.CallTime = cmp.Or(c.CallTime, 10*time.Second)
 	c.Timers = c.Timers.withDefaults()
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -1,6 +1,8 @@
 package mme
 
 import (
+	"context"
+
 	"vitrine/internal/truth"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
@@ -29,6 +31,29 @@ func (w *worker) order(o order) {
 	case w.poke <- struct{}{}:
 	default:
 	}
+}
+
+// give gives an order to the worker that has a subscriber's context. If the context is in the
+// store alone, that worker reads it. give returns false if the MME has no such subscriber. It
+// waits only for the store.
+func (m *MME) give(ctx context.Context, imsi identity.Digits, o order) bool {
+	m.mu.Lock()
+	h, ok := m.holders[imsi]
+	m.mu.Unlock()
+	if ok {
+		o.holder = h
+		h.ue.worker.order(o)
+		return true
+	}
+	if m.config.Store == nil {
+		return false
+	}
+	k, _, err := m.read(ctx, imsi.String())
+	if err != nil || k == nil {
+		return false
+	}
+	m.orderKept(k, o)
+	return true
 }
 
 // obey carries out the orders.

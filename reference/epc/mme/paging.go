@@ -6,6 +6,7 @@ import (
 	"vitrine/internal/truth"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // pagings is the number of times that Paging is repeated before the MME gives up (TS
@@ -16,21 +17,7 @@ const pagings = 1
 // clause 5.3.4.3). It returns false if the MME has no such subscriber. Any goroutine
 // may call Page. It waits only for the store.
 func (m *MME) Page(ctx context.Context, imsi identity.Digits) bool {
-	m.mu.Lock()
-	h, ok := m.holders[imsi]
-	m.mu.Unlock()
-	if ok {
-		h.ue.worker.order(order{holder: h, page: true, event: truth.From(ctx)})
-	}
-	if ok || m.config.Store == nil {
-		return ok
-	}
-	k, _, err := m.read(ctx, imsi.String())
-	if err != nil || k == nil {
-		return false
-	}
-	m.orderKept(k, true)
-	return true
+	return m.give(ctx, imsi, order{page: true, event: truth.From(ctx)})
 }
 
 // page pages a UE, unless the UE is connected or already being paged. If the UE is
@@ -74,7 +61,7 @@ func (w *worker) sendPaging(u *ue) {
 	b = s1ap.End(s1ap.EndElement(b, start), 0)
 	w.out = b
 	for _, e := range w.mme.serving(u.tai) {
-		w.send(e, streamCommon, b)
+		w.send(e, frame.Common, b)
 	}
 }
 

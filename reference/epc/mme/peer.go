@@ -8,6 +8,7 @@ import (
 
 	"vitrine/internal/truth"
 	"vitrine/reference/epc/aka"
+	"vitrine/reference/epc/diameter"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
 )
@@ -32,10 +33,7 @@ type Subscribers interface {
 
 // A Resynchronisation is a challenge and the AUTS that answered it (TS 33.102
 // clause 6.3.5).
-type Resynchronisation struct {
-	RAND [16]byte
-	AUTS [14]byte
-}
+type Resynchronisation = diameter.Resync
 
 // A Subscription is the HSS's data about a subscriber's default bearer. Rates are in
 // bit/s.
@@ -245,7 +243,7 @@ func (w *worker) answered(j *job) {
 	}
 	*j = job{}
 	w.idleJobs = append(w.idleJobs, j)
-	if !u.gone && !u.busy && u.deferred != nothing {
+	if !u.gone && !u.busy && u.deferred {
 		w.resume(u)
 	}
 	if !u.gone && !u.busy && u.phase != fetching && u.parked.enodeb != nil {

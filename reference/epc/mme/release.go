@@ -16,7 +16,7 @@ func (w *worker) releaseRequest(u *ue) {
 		w.end(u, radioFailed)
 		w.discard(u, u.cause)
 	case u.busy:
-		u.deferred, u.awaiting = deferRelease, w.event
+		u.deferred, u.awaiting = true, w.event
 	default:
 		u.event = w.event
 		w.toIdle(u)
@@ -25,7 +25,7 @@ func (w *worker) releaseRequest(u *ue) {
 
 // resume makes the deferred release after the answer to a call.
 func (w *worker) resume(u *ue) {
-	u.deferred = nothing
+	u.deferred = false
 	if u.awaiting != 0 {
 		u.event, w.event, u.awaiting = u.awaiting, u.awaiting, 0
 	}
@@ -48,7 +48,7 @@ func (w *worker) toIdle(u *ue) {
 func (w *worker) releaseBearers(u *ue) {
 	w.begin(u, release)
 	u.phase = idling
-	u.deferred, u.awaiting = nothing, 0 // this release does the deferred work
+	u.deferred, u.awaiting = false, 0 // this release is the deferred one
 	w.timers.stop(u)
 	if u.stored {
 		w.save(u, callKeep, 0)
@@ -126,7 +126,7 @@ func (w *worker) lostConnection(u *ue) {
 		w.disconnect(u)
 	case u.busy:
 		w.disconnect(u)
-		u.deferred = deferRelease
+		u.deferred = true
 	default:
 		w.disconnect(u)
 		w.toIdle(u)
@@ -154,9 +154,7 @@ func (w *worker) expired(u *ue) {
 			return
 		}
 		w.renew(u)
-		w.begin(u, detach)
-		w.end(u, implicitlyDetached)
-		w.discard(u, s1ap.CauseNormalRelease)
+		w.detachSilently(u)
 	default: // phases that wait for a call have no timer
 	}
 }

@@ -52,14 +52,5 @@ func (w *worker) carryOut(r *reset) {
 		return
 	}
 	b := s1ap.AppendHeader(w.out[:0], s1ap.Successful, s1ap.Reset, s1ap.Reject)
-	if start := len(b); r.some != nil {
-		b = s1ap.BeginList(b, s1ap.ResetConnections, s1ap.Ignore, len(r.some))
-		for _, c := range r.some {
-			b = s1ap.AppendConnection(b, s1ap.Ignore, c)
-		}
-		b = s1ap.EndElement(b, start)
-	}
-	b = s1ap.End(b, 0)
-	w.out = b
-	w.send(r.enodeb, streamCommon, b)
+	w.finishCommon(r.enodeb, s1ap.AppendConnections(b, r.some...))
 }

@@ -91,14 +91,8 @@ func (w *worker) resourced(u *ue, err error) {
 		return
 	}
 	w.mme.config.Log.Debug("the gateway refused bearer resources", "error", err)
-	cause, o := esmCause(err), refused
-	switch cause {
-	case nas.ESMCauseNetworkFailure:
-		o = networkFailure
-	case nas.ESMCauseResources:
-		o = noResources
-	}
-	w.refuseResource(u, o, cause)
+	cause := esmCause(err)
+	w.refuseResource(u, esmOutcome(cause), cause)
 }
 
 // refuseResource refuses a UE's request for bearer resources.
@@ -131,22 +125,8 @@ func (m *MME) DeleteBearer(ctx context.Context, imsi identity.Digits, pti, id ui
 // store, the worker first reads the context of an idle UE.
 func (m *MME) change(ctx context.Context, imsi identity.Digits, c *change) (DedicatedBearer, error) {
 	c.until, c.done, c.event = time.Now().Add(changeTime), make(chan changed, 1), truth.From(ctx)
-	m.mu.Lock()
-	h, ok := m.holders[imsi]
-	m.mu.Unlock()
-	o := order{holder: h, change: c, event: c.event}
-	if !ok {
-		if m.config.Store == nil {
-			return DedicatedBearer{}, errNoContext
-		}
-		k, _, err := m.read(ctx, imsi.String())
-		if err != nil || k == nil {
-			return DedicatedBearer{}, errNoContext
-		}
-		o.imsi, o.stmsi = imsi, k.stmsi()
-		m.workers[k.TMSI%uint32(len(m.workers))].order(o)
-	} else {
-		h.ue.worker.order(o)
+	if !m.give(ctx, imsi, order{change: c, event: c.event}) {
+		return DedicatedBearer{}, errNoContext
 	}
 	select {
 	case r := <-c.done:

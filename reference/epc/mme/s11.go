@@ -79,21 +79,30 @@ func (s *s11) create(ctx context.Context, r SessionRequest, teid uint32) (Sessio
 	if len(answer.Bearers) != 1 || answer.Bearers[0].EBI != r.Bearer || !answer.Bearers[0].SGW.Addr().IsValid() || !answer.Address.V4.IsValid() {
 		return Session{}, errBearer
 	}
-	up := answer.Bearers[0].SGW
 	return Session{
 		Peer: netip.AddrPortFrom(s.endpoint.Reach(answer.Sender).Addr(), s.sgw.Port()), Control: answer.Sender.TEID, Own: teid,
-		Uplink: s1ap.Tunnel{V4: up.V4, V6: up.V6, TEID: up.TEID}, Address: answer.Address.V4, Bearer: r.Bearer,
+		Uplink: toTunnel(answer.Bearers[0].SGW), Address: answer.Address.V4, Bearer: r.Bearer,
 	}, nil
+}
+
+// toTunnel returns the tunnel of an F-TEID.
+func toTunnel(f gtpc.Endpoint) s1ap.Tunnel {
+	return s1ap.Tunnel{V4: f.V4, V6: f.V6, TEID: f.TEID}
+}
+
+// toEndpoint returns the F-TEID of a tunnel.
+func toEndpoint(t s1ap.Tunnel) gtpc.Endpoint {
+	return gtpc.Endpoint{V4: t.V4, V6: t.V6, TEID: t.TEID}
 }
 
 // ModifyBearer sends a Modify Bearer Request. It reports dedicated bearers without an
 // eNodeB tunnel as removed, because the eNodeB did not admit them.
 func (s *s11) ModifyBearer(ctx context.Context, of Session, enodeb s1ap.Tunnel) error {
 	var request gtpc.ModifyBearer
-	if end := (gtpc.Endpoint{TEID: enodeb.TEID, V4: enodeb.V4, V6: enodeb.V6}); end.Addr().IsValid() {
+	if end := toEndpoint(enodeb); end.Addr().IsValid() {
 		request.Bearers = []gtpc.Bearer{{EBI: of.Bearer, ENB: end}}
 		for _, b := range of.Dedicated {
-			own := gtpc.Bearer{EBI: b.ID, ENB: gtpc.Endpoint{TEID: b.Downlink.TEID, V4: b.Downlink.V4, V6: b.Downlink.V6}}
+			own := gtpc.Bearer{EBI: b.ID, ENB: toEndpoint(b.Downlink)}
 			if own.ENB.Addr().IsValid() {
 				request.Bearers = append(request.Bearers, own)
 			} else {

@@ -46,8 +46,8 @@ func (s *s11) createBearer(ctx context.Context, r *gtp.Request, of leg) *gtpc.An
 	made, err := s.makeBearer(ctx, of, m.PTI, b)
 	result := changeResult(err)
 	answered := gtpc.Bearer{EBI: made.ID, Result: result, SGW: b.SGW}
-	if d := made.Downlink; err == nil {
-		answered.ENB = gtpc.Endpoint{TEID: d.TEID, V4: d.V4, V6: d.V6}
+	if err == nil {
+		answered.ENB = toEndpoint(made.Downlink)
 	}
 	return &gtpc.Answer{Type: gtpc.CreateBearerResponse, Result: result, Bearers: []gtpc.Bearer{answered}}
 }
@@ -55,7 +55,7 @@ func (s *s11) createBearer(ctx context.Context, r *gtp.Request, of leg) *gtpc.An
 func (s *s11) makeBearer(ctx context.Context, of leg, pti uint8, b *gtpc.Bearer) (DedicatedBearer, error) {
 	const kilo = 1000
 	return s.bearers.CreateBearer(ctx, of.imsi, pti, DedicatedBearer{
-		Uplink: s1ap.Tunnel{V4: b.SGW.V4, V6: b.SGW.V6, TEID: b.SGW.TEID},
+		Uplink: toTunnel(b.SGW),
 		QoS: s1ap.QoS{
 			QCI: b.QoS.QCI, Priority: b.QoS.Priority, MayPreempt: b.QoS.MayPreempt, Preemptable: b.QoS.Preemptable,
 			GBR: b.QoS.GuaranteedUp != 0 || b.QoS.GuaranteedDown != 0, MaxUp: b.QoS.MaxUp * kilo, MaxDown: b.QoS.MaxDown * kilo,

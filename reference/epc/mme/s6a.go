@@ -14,7 +14,7 @@ type s6a struct{ hss *diameter.MME }
 
 // Vector sends an Authentication-Information-Request.
 func (s s6a) Vector(ctx context.Context, imsi identity.Digits, serving identity.PLMN, failed *Resynchronisation) (aka.Vector, error) {
-	v, err := s.hss.Authenticate(ctx, imsi.String(), serving, (*diameter.Resync)(failed))
+	v, err := s.hss.Authenticate(ctx, imsi.String(), serving, failed)
 	return v, unknown(err)
 }
 

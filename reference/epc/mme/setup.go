@@ -21,9 +21,7 @@ func (w *worker) setUp(e *enodeb) {
 	if !served {
 		w.mme.counts.setupFailures.Inc()
 		b := s1ap.AppendHeader(w.out[:0], s1ap.Unsuccessful, s1ap.S1Setup, s1ap.Reject)
-		b = s1ap.End(s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseUnknownPLMN), 0)
-		w.out = b
-		w.send(e, streamCommon, b)
+		w.finishCommon(e, s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseUnknownPLMN))
 		return
 	}
 	w.register(e, areas)
@@ -33,9 +31,7 @@ func (w *worker) setUp(e *enodeb) {
 	b = s1ap.AppendServed(b, s1ap.Reject, w.mme.config.GUMMEI)
 	start := len(b)
 	b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), relativeCapacity)
-	b = s1ap.End(s1ap.EndElement(b, start), 0)
-	w.out = b
-	w.send(e, streamCommon, b)
+	w.finishCommon(e, s1ap.EndElement(b, start))
 }
 
 // areas returns the tracking areas in a list that belong to the MME's network, and

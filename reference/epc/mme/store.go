@@ -136,15 +136,16 @@ func (m *MME) overdue(ctx context.Context, key string, at time.Time) {
 		m.config.Log.Warn("the record of a silent UE was not read", "key", key, "error", err)
 	case k == nil || !k.due().Equal(at) || k.Owner != m.config.Instance && !k.Leaving && time.Since(at) < orphaned:
 	default:
-		m.orderKept(k, false)
+		m.orderKept(k, order{})
 	}
 }
 
-// orderKept orders a worker to page the UE of a record, or to detach the UE if it was
-// silent for too long.
-func (m *MME) orderKept(k *kept, page bool) {
-	imsi, _ := identity.MakeDigits(k.IMSI) // parseKept has checked it
-	m.workers[int(k.TMSI%uint32(len(m.workers)))].order(order{imsi: imsi, stmsi: k.stmsi(), page: page})
+// orderKept gives an order for the UE of a record to the UE's worker. The zero order detaches
+// the UE if it was silent for too long.
+func (m *MME) orderKept(k *kept, o order) {
+	o.imsi, _ = identity.MakeDigits(k.IMSI) // parseKept has checked it
+	o.stmsi = k.stmsi()
+	m.workers[k.TMSI%uint32(len(m.workers))].order(o)
 }
 
 // findLeg returns the session that has a TEID of this MME.

@@ -3,11 +3,16 @@ package mme_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
 	"vitrine/reference/keep"
@@ -245,15 +250,22 @@ func TestSilentUEIsDetachedByTheStoresTimer(t *testing.T) {
 	}
 }
 
-// TestStoredUEIsPaged pages a UE whose context is in the store alone.
+// TestStoredUEIsPaged pages a UE whose context is in the store alone. The log of messages
+// has the paging with the event that caused it.
 func TestStoredUEIsPaged(t *testing.T) {
-	one, two := newShared(t).pair(t, nil)
+	file := filepath.Join(t.TempDir(), "messages")
+	log, err := truth.Open(file, "mme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := newShared(t).pair(t, func(c *mme.Config) { c.Messages = log })
 	a := one.enodeb(1)
 	p := a.phone(1)
 	p.attach()
 	p.idle()
 	b := two.enodeb(1)
-	if !two.mme.Page(t.Context(), p.IMSI) {
+	of := log.Begin()
+	if !two.mme.Page(truth.With(t.Context(), of), p.IMSI) {
 		t.Fatal("the second MME does not know the UE")
 	}
 	if m := b.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
@@ -263,6 +275,16 @@ func TestStoredUEIsPaged(t *testing.T) {
 	p.serve()
 	if got := two.ended("paging", "success"); got != 1 {
 		t.Errorf("%d pagings succeeded, want 1", got)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(`"name":"paging","event":%d,`, of); !strings.Contains(string(lines), want) {
+		t.Errorf("the log of messages has no %s: %s", want, lines)
 	}
 }
 

@@ -41,14 +41,6 @@ const (
 // attaching reports whether the UE has not attached yet.
 func (p phase) attaching() bool { return p >= identifying && p <= accepting }
 
-// A deferred is work that waits for the answer to a call.
-type deferred uint8
-
-const (
-	nothing      deferred = iota
-	deferRelease          // release the UE to idle
-)
-
 // defaultBearer is the identity of a UE's default bearer: the lowest EPS bearer identity
 // (TS 24.007 clause 11.2.3.1.5).
 const defaultBearer = 5
@@ -129,11 +121,11 @@ type ue struct {
 	running   bool        // kind is counted and has not ended
 	counted   bool        // the attach counts in the overload window
 	began     time.Time
-	tries     uint8 // retransmissions left
-	gotSetup  bool  // accepting, activating, deactivating: the eNodeB has answered
-	gotAccept bool  // accepting, activating, deactivating: the UE has answered
-	deferred  deferred
-	awaiting  truth.Event  // event of the deferred work
+	tries     uint8        // retransmissions left
+	gotSetup  bool         // accepting, activating, deactivating: the eNodeB has answered
+	gotAccept bool         // accepting, activating, deactivating: the UE has answered
+	deferred  bool         // a release to idle waits for the answer to a call
+	awaiting  truth.Event  // event of the deferred release
 	cause     s1ap.Cause   // for the next release
 	last      []byte       // the NAS message to retransmit
 	lastAs    nas.Security // security header of last

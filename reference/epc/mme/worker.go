@@ -9,10 +9,10 @@ import (
 
 	"vitrine/internal/fifo"
 	"vitrine/internal/truth"
-	"vitrine/reference/epc/s1"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // backlog is the number of batches that may wait for a worker. A batch has the
@@ -121,7 +121,7 @@ func (w *worker) handleBatch(b *batch) {
 	}
 	w.arrived = b.arrived
 	for frames := b.frames; ; {
-		message, rest, err := s1.Cut(frames)
+		message, rest, err := frame.Cut(frames)
 		if err != nil || message == nil { // the end, because the association passes only whole, valid frames
 			break
 		}

@@ -26,7 +26,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r := newRules()
 	c.Uint8Var(&r.qos.QCI, "qci", 9, "QoS class of default bearers; the APN ims always has 5")
 	c.Uint8Var(&r.qos.Priority, "priority", 8, "priority of default bearers, 1 to 15; the APN ims always has 1")
-	c.IntVar(&r.limit, "sessions", 1_000_000, "largest number of sessions")
+	c.IntVar(&r.limit, "sessions", 1<<20, "largest number of sessions")
 	name := c.String("diameter-host", "pcrf.epc.test", "Diameter identity, in the realm after the first dot")
 	c.Positive("qci", "priority", "sessions")
 	c.LogMessages()

@@ -188,12 +188,8 @@ func (s *server) do(ctx context.Context, of *session, by *trigger, request gtp.M
 	s.mu.Lock()
 	to := of.sgw
 	s.mu.Unlock()
-	if by.sequence != 0 {
-		by.followed = true
-		err = s.endpoint.DoTriggered(ctx, to.At, to.TEID, by.sequence, request, &answer)
-	} else {
-		err = s.endpoint.Do(ctx, to.At, to.TEID, request, &answer)
-	}
+	by.followed = by.sequence != 0
+	err = s.endpoint.DoTriggered(ctx, to.At, to.TEID, by.sequence, request, &answer)
 	return answer, err
 }
 

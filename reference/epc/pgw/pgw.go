@@ -56,7 +56,7 @@ func (k *Config) Flags(c *ims.Command) {
 	k.Host = host
 	c.Addr(&k.PCRF, "pcrf", false, "PCRF, Diameter over TCP: IP:PORT; none if empty")
 	c.StringVar(&k.apns, "apn", "internet,ims", "access point names served, comma-separated")
-	c.StringVar(&k.pool, "pool", "10.45.0.0/16", "addresses for UEs: an IPv4 prefix of 8 to 30 bits")
+	c.StringVar(&k.pool, "pool", "10.0.0.0/8", "addresses for UEs: an IPv4 prefix of 8 to 30 bits")
 }
 
 // Run runs a P-GW until ctx is done. The error is a *vitrine.BadInput for wrong
@@ -86,8 +86,8 @@ func (k *Config) Start(ctx context.Context, group *errgroup.Group, c *ims.Comman
 	if err != nil {
 		return nil, c.Bad(fmt.Sprintf("--pool %q", k.pool), "want a prefix, such as 10.45.0.0/16")
 	}
-	addresses, err := newPool(network)
-	if err != nil {
+	addresses, ok := newPool(network)
+	if !ok {
 		return nil, c.Bad(fmt.Sprintf("--pool %q", k.pool), "want an IPv4 prefix of 8 to 30 bits")
 	}
 	counter := ims.Counters(c.Registry, "pgw")

@@ -1,7 +1,6 @@
 package pgw
 
 import (
-	"fmt"
 	"net/netip"
 
 	"vitrine/internal/fifo"
@@ -15,10 +14,12 @@ type pool struct {
 	back       fifo.Queue[netip.Addr]
 }
 
-func newPool(prefix netip.Prefix) (*pool, error) {
+// newPool returns the pool of an IPv4 prefix of 8 to 30 bits. It returns false for any other
+// prefix.
+func newPool(prefix netip.Prefix) (*pool, bool) {
 	bits := prefix.Bits()
 	if !prefix.Addr().Is4() || bits < 8 || bits > 30 {
-		return nil, fmt.Errorf("pool %s: want an IPv4 prefix of 8 to 30 bits", prefix)
+		return nil, false
 	}
 	network := prefix.Masked().Addr()
 	b := network.As4()
@@ -27,7 +28,7 @@ func newPool(prefix netip.Prefix) (*pool, error) {
 	return &pool{
 		next: network.Next(),
 		last: netip.AddrFrom4([4]byte{byte(end >> 24), byte(end >> 16), byte(end >> 8), byte(end)}).Prev(),
-	}, nil
+	}, true
 }
 
 // take allocates an address. It returns false if none is left.

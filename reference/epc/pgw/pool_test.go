@@ -1,14 +1,17 @@
 package pgw
 
 import (
+	"io"
 	"net/netip"
 	"testing"
+
+	"vitrine/reference/ims"
 )
 
 func TestPool(t *testing.T) {
-	p, err := newPool(netip.MustParsePrefix("10.45.0.9/29"))
-	if err != nil {
-		t.Fatal(err)
+	p, ok := newPool(netip.MustParsePrefix("10.45.0.9/29"))
+	if !ok {
+		t.Fatal("the prefix was refused")
 	}
 	var taken []netip.Addr
 	for {
@@ -32,5 +35,22 @@ func TestPool(t *testing.T) {
 	}
 	if a, ok := p.take(); ok {
 		t.Errorf("the pool returned %v twice", a)
+	}
+}
+
+// TestDefaultPoolHasAnAddressForEachSession compares the defaults of --pool and --sessions.
+func TestDefaultPoolHasAnAddressForEachSession(t *testing.T) {
+	var k Config
+	c := ims.NewCommand("pgw", "", io.Discard, io.Discard)
+	k.Node.Flags(c)
+	k.Flags(c)
+	p, ok := newPool(netip.MustParsePrefix(k.pool))
+	if !ok {
+		t.Fatalf("the pool %s was refused", k.pool)
+	}
+	for n := range k.Node.Sessions {
+		if _, ok := p.take(); !ok {
+			t.Fatalf("the pool %s ended after %d of %d sessions", k.pool, n, k.Node.Sessions)
+		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 // testServer returns a server without sessions, and the key of a session.
 func testServer(t *testing.T) (*server, sessionKey) {
 	t.Helper()
-	addresses, err := newPool(netip.MustParsePrefix("10.45.0.0/29"))
-	if err != nil {
-		t.Fatal(err)
+	addresses, ok := newPool(netip.MustParsePrefix("10.45.0.0/29"))
+	if !ok {
+		t.Fatal("the prefix was refused")
 	}
 	imsi, ok := identity.MakeDigits("001010000000001")
 	if !ok {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"vitrine/wire/s1ap/frame"
 )
 
 // The limits of an association.
@@ -50,14 +52,14 @@ func (a *Association) Local() net.Addr { return a.conn.LocalAddr() }
 func (a *Association) Send(stream uint16, message []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.failed == nil && len(a.out)+HeaderSize+len(message) > maxQueued {
+	if a.failed == nil && len(a.out)+frame.HeaderSize+len(message) > maxQueued {
 		a.failed = ErrFull
 		_ = a.conn.Close() // makes Serve return
 	}
 	if a.failed != nil {
 		return a.failed
 	}
-	a.out = AppendFrame(a.out, stream, message)
+	a.out = frame.Append(a.out, stream, message)
 	return nil
 }
 
@@ -111,7 +113,7 @@ func (a *Association) Serve(ctx context.Context, received func(messages []byte))
 }
 
 // read reads until the connection ends. It passes on whole frames with their
-// headers, for Cut.
+// headers, for frame.Cut.
 func (a *Association) read(received func(frames []byte)) error {
 	var r Reader
 	first := true

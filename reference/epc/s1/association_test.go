@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vitrine/reference/epc/s1"
+	"vitrine/wire/s1ap/frame"
 )
 
 // pair returns two ends of a TCP connection.
@@ -38,7 +39,7 @@ func serve(t *testing.T, conn net.Conn) <-chan error {
 	go func() {
 		ended <- a.Serve(t.Context(), func(frames []byte) {
 			for {
-				m, rest, err := s1.Cut(frames)
+				m, rest, err := frame.Cut(frames)
 				if err != nil || m == nil {
 					break
 				}
@@ -61,7 +62,7 @@ func TestAssociationDeliversWhatWasSentBeforeTheShutdown(t *testing.T) {
 	const messages = 1000
 	var out []byte
 	for i := range messages {
-		out = s1.AppendFrame(out, 1, []byte{byte(i), byte(i >> 8), 7})
+		out = frame.Append(out, frame.UE, []byte{byte(i), byte(i >> 8), 7})
 	}
 	if _, err := client.Write(out); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func TestAssociationDeliversWhatWasSentBeforeTheShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range messages {
-		m, rest, err := s1.Cut(in)
+		m, rest, err := frame.Cut(in)
 		if err != nil || len(m) != 3 || m[0] != byte(i) || m[1] != byte(i>>8) {
 			t.Fatalf("message %d: got % x, error %v", i, m, err)
 		}
@@ -88,10 +89,10 @@ func TestAssociationDeliversWhatWasSentBeforeTheShutdown(t *testing.T) {
 func TestAssociationEndsAtAMalformedFrame(t *testing.T) {
 	server, client := pair(t)
 	ended := serve(t, server)
-	if _, err := client.Write(make([]byte, s1.HeaderSize)); err != nil {
+	if _, err := client.Write(make([]byte, frame.HeaderSize)); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, s1.ErrLength) {
+	if err := <-ended; !errors.Is(err, frame.ErrLength) {
 		t.Errorf("got error %v, want ErrLength", err)
 	}
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -106,7 +107,7 @@ func TestAssociationOfAPeerThatDoesNotReadEnds(t *testing.T) {
 	a := s1.NewAssociation(server)
 	ended := make(chan error, 1)
 	go func() { ended <- a.Serve(t.Context(), func([]byte) {}) }()
-	message := make([]byte, s1.MaxMessage)
+	message := make([]byte, frame.MaxMessage)
 	err := error(nil)
 	for sent := 0; err == nil; sent += len(message) {
 		if sent > 64<<20 {

@@ -5,24 +5,6 @@ package s1
 
 import "vitrine/wire/s1ap/frame"
 
-// The frame format's names, so that users of the transport need only this package.
-const (
-	HeaderSize = frame.HeaderSize
-	MaxMessage = frame.MaxMessage
-)
-
-// ErrLength is frame.ErrLength.
-var ErrLength = frame.ErrLength
-
-// AppendFrame appends a frame that holds a message.
-func AppendFrame(b []byte, stream uint16, message []byte) []byte {
-	return frame.Append(b, stream, message)
-}
-
-// Cut returns the message of the first frame and the octets behind the frame. The
-// message is nil if the frame is not complete.
-func Cut(b []byte) (message, rest []byte, err error) { return frame.Cut(b) }
-
 // room is the size of a Reader's buffer in octets: some hundred messages.
 const room = 64 << 10
 
@@ -53,7 +35,7 @@ func (r *Reader) Pending() bool { return r.to > r.from }
 
 // Next returns the next message, or nil if no whole message was received.
 func (r *Reader) Next() (message []byte, err error) {
-	message, rest, err := Cut(r.buffer[r.from:r.to])
+	message, rest, err := frame.Cut(r.buffer[r.from:r.to])
 	r.from = r.to - len(rest)
 	return message, err
 }

@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"vitrine/reference/epc/s1"
+	"vitrine/wire/s1ap/frame"
 )
 
 // TestReaderCutsMessagesWhereverTheyAreSplit feeds frames in pieces of each size.
 func TestReaderCutsMessagesWhereverTheyAreSplit(t *testing.T) {
-	messages := [][]byte{{1}, bytes.Repeat([]byte{2}, 300), bytes.Repeat([]byte{3}, s1.MaxMessage), {4, 5}}
+	messages := [][]byte{{1}, bytes.Repeat([]byte{2}, 300), bytes.Repeat([]byte{3}, frame.MaxMessage), {4, 5}}
 	var stream []byte
 	for _, m := range messages {
-		stream = s1.AppendFrame(stream, 0, m)
+		stream = frame.Append(stream, frame.Common, m)
 	}
 	for _, piece := range []int{1, 7, 12, 13, 1000, len(stream)} {
 		var r s1.Reader
@@ -52,7 +53,7 @@ func TestReaderRefusesFramesWithoutALengthItAllows(t *testing.T) {
 	} {
 		var r s1.Reader
 		r.Received(copy(r.Room(), header))
-		if _, err := r.Next(); !errors.Is(err, s1.ErrLength) {
+		if _, err := r.Next(); !errors.Is(err, frame.ErrLength) {
 			t.Errorf("% x: got error %v, want ErrLength", header, err)
 		}
 	}

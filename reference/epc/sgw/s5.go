@@ -36,15 +36,6 @@ func (s *server) s5(teid uint32) (c *connection, mme gtp.Peer, pgw gtpc.Endpoint
 	return known.on, known.of.mme, known.on.pgw
 }
 
-// pass forwards a request from a P-GW to the MME. If a command of the MME triggered the
-// request, the forwarded request has the command's sequence number (clause 7.6).
-func (s *server) pass(ctx context.Context, r *gtp.Request, mme gtp.Peer, m gtp.Message, answer gtp.Answer) error {
-	if r.Origin != 0 {
-		return s.endpoint.DoTriggered(ctx, mme.At, mme.TEID, r.Origin, m, answer)
-	}
-	return s.endpoint.Do(ctx, mme.At, mme.TEID, m, answer)
-}
-
 // resource handles a Bearer Resource Command from an MME (clause 7.2.5). It forwards the
 // command to the P-GW, and a refusal to the MME. If the P-GW grants the command, it sends
 // a request of its own.
@@ -100,7 +91,7 @@ func (s *server) createBearer(ctx context.Context, r *gtp.Request) {
 		m.Bearers[i].SGW = s.endpoint.Own(gtpc.S1USGW, c.teid)
 	}
 	answer := gtpc.Answer{}
-	if err := s.pass(ctx, r, mme, &m, &answer); err != nil {
+	if err := s.endpoint.DoTriggered(ctx, mme.At, mme.TEID, r.Origin, &m, &answer); err != nil {
 		s.procedures.Refuse(r, pgw.TEID, replyError(err))
 		return
 	}
@@ -129,7 +120,7 @@ func (s *server) deleteBearer(ctx context.Context, r *gtp.Request) {
 		return
 	}
 	var answer gtpc.Answer
-	if err := s.pass(ctx, r, mme, &m, &answer); err != nil {
+	if err := s.endpoint.DoTriggered(ctx, mme.At, mme.TEID, r.Origin, &m, &answer); err != nil {
 		answer = *gtpc.Refuse(r.Type, replyError(err))
 	}
 	s.mu.Lock()

@@ -34,7 +34,7 @@ type Set struct {
 // command line.
 func Flags(c *ims.Command) (parsed func() (*Set, error)) {
 	s := &Set{}
-	c.Uint64Var(&s.count, "subscribers", 100_000, "subscribers whose keys follow from the IMSI")
+	c.Uint64Var(&s.count, "subscribers", 1<<20, "subscribers whose keys follow from the IMSI")
 	first := c.String("first", "001010000000001", "IMSI of the first of them")
 	c.Uint64Var(&s.wrong, "wrong-key-every", 0, "every N-th subscriber has another key here than in its USIM; 0: none")
 	file := c.String("file", "", "file of further subscribers: lines of IMSI,K,OPc, keys in hexadecimal")

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,29 +77,11 @@ func newServer(subscribers *subscriber.Set) *server {
 
 // serve serves a listener until ctx is done. Then it closes all connections.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	places := make(chan struct{}, maxConnections)
-	var open sync.WaitGroup
-	defer open.Wait()
-	for {
-		conn, err := ims.Accept(ctx, l)
-		if err != nil || conn == nil {
-			return err
+	return ims.ServeEach(ctx, l, maxConnections, func(_ context.Context, conn net.Conn) {
+		if err := s.answer(conn); isMalformed(err) {
+			s.malformed.Inc()
 		}
-		select {
-		case places <- struct{}{}:
-		default:
-			_ = conn.Close() // nothing was read or written
-			continue
-		}
-		open.Go(func() {
-			defer func() { <-places }()
-			if err := s.answer(ctx, conn); isMalformed(err) {
-				s.malformed.Inc()
-			}
-		})
-	}
+	})
 }
 
 // isMalformed reports whether an error is about a message's content, not about its
@@ -109,11 +90,8 @@ func isMalformed(err error) bool {
 	return errors.Is(err, mongo.ErrLength) || errors.Is(err, mongo.ErrOp) || errors.Is(err, mongo.ErrBody)
 }
 
-// answer answers the requests of a connection until it ends, and closes it.
-func (s *server) answer(ctx context.Context, conn net.Conn) error {
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+// answer answers the requests of a connection until it ends.
+func (s *server) answer(conn net.Conn) error {
 	var header [mongo.HeaderSize]byte
 	var body, out []byte
 	for id := uint32(1); ; id++ {

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/aka"
 	"vitrine/reference/epc/subscriber"
 	"vitrine/reference/ims"
@@ -50,15 +51,8 @@ func dial(t *testing.T) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- newServer(set(t, "--subscribers", "10")).serve(ctx, listener) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	s := newServer(set(t, "--subscribers", "10"))
+	hosttest.Run(t, patience, "the server", func(ctx context.Context) error { return s.serve(ctx, listener) })
 	conn, err := net.Dial("tcp4", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

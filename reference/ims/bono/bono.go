@@ -58,7 +58,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case overload.Graceful:
 		p.admit(overload.NewWindow(*delay, time.Now()), c.Registry)
 	case overload.Clearwater:
-		p.load = overload.New(overload.Config{Target: *target, Initial: *rate, Min: 10, Bucket: 200}, time.Now())
+		p.load = overload.New(overload.Config{Target: *target, Initial: *rate}, time.Now())
 	}
 	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
 	p.transactions.Messages = c.Messages
@@ -87,8 +87,7 @@ func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Regi
 		counts: newCounts(registry),
 	}
 	ims.Gauges(registry, "bono")("transactions", "Transactions held.", func() float64 {
-		held, _ := p.transactions.Pending()
-		return float64(held)
+		return float64(p.transactions.Held())
 	})
 	return p
 }

@@ -153,20 +153,21 @@ func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 	if w.client.IsValid() {
 		flow = w.client
 	}
-	self := p.uri(p.flows.token(flow))
+	self := sipudp.LooseURI(p.socket.Local())
+	self.User = p.flows.token(flow)
 	switch {
 	case out.Method == sip.REGISTER:
 		if !p.staysOut(out) {
 			self.UriParams.Add("ob", "")
 			out.PrependHeader(sip.NewHeader("Path", "<"+self.String()+">"))
 		}
-		out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
+		out.AppendHeader(p.chargingVector())
 	case sipudp.Initial(out):
 		if !p.staysOut(out) {
 			out.PrependHeader(&sip.RecordRouteHeader{Address: self})
 		}
 		if !w.client.IsValid() {
-			out.AppendHeader(sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String()))
+			out.AppendHeader(p.chargingVector())
 		}
 	}
 	if w.client.IsValid() {
@@ -178,6 +179,11 @@ func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 		return
 	}
 	p.toSprout(tx, out, w.sprout)
+}
+
+// chargingVector returns the header with a new identifier for charging records.
+func (p *proxy) chargingVector() sip.Header {
+	return sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String())
 }
 
 // staysOut reports whether Bono stays out of the Path or Record-Route. Behind a
@@ -270,14 +276,5 @@ func (p *proxy) respond(tx *sipudp.Transaction, res *sip.Response) {
 	p.leave(tx, res)
 	if err := p.transactions.Respond(tx, res); err != nil {
 		p.log.Debug("an answer was not sent", "error", err)
-	}
-}
-
-// uri returns Bono's own URI with a flow token.
-func (p *proxy) uri(token string) sip.Uri {
-	local := p.socket.Local()
-	return sip.Uri{
-		Scheme: "sip", User: token, Host: local.Addr().String(), Port: int(local.Port()),
-		UriParams: sip.HeaderParams{{K: "lr"}},
 	}
 }

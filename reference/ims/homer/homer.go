@@ -5,7 +5,6 @@ package homer
 import (
 	"context"
 	"encoding/xml"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -64,8 +63,7 @@ func newServer(limit int) *server {
 }
 
 func (s *server) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+	mux := rest.NewMux()
 	mux.HandleFunc("GET "+ims.ServicesPath("{user}"), s.get)
 	mux.HandleFunc("PUT "+ims.ServicesPath("{user}"), s.put)
 	mux.HandleFunc("DELETE "+ims.ServicesPath("{user}"), s.remove)

@@ -26,7 +26,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Addr(&listen, "listen", true, "address for Sprout, HTTP: IP:PORT")
 	var cluster ims.Cluster
 	c.Cluster(&cluster, "Homesteads")
-	subscribers := c.Int("subscribers", 200_000, "subscribers: sub000000@ims.test and up, password pw-sub000000 and up")
+	subscribers := c.Int("subscribers", 1<<28, "subscribers: sub000000@ims.test and up, password pw-sub000000 and up")
 	copies := c.Int("copies", 3, "copies of each row; reads and writes want a majority of them")
 	ask := c.Duration("peer-timeout", 500*time.Millisecond, "how long another Homestead's answer may take")
 	charging := c.String("charging-function", "ralf."+ims.Domain, "charging function named in profiles, comma-separated")

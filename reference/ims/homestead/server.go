@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -32,8 +31,7 @@ type server struct {
 }
 
 func (s *server) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+	mux := rest.NewMux()
 	mux.HandleFunc("GET /impi/{impi}/av", s.vector)
 	mux.HandleFunc("GET /impu/{impu}/reg-data", s.read)
 	mux.HandleFunc("PUT /impu/{impu}/reg-data", s.write)
@@ -95,14 +93,8 @@ func (s *server) read(w http.ResponseWriter, r *http.Request) {
 
 // write handles the Server-Assignment of TS 29.228 section 6.1.2.
 func (s *server) write(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, rest.MaxRequest))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	request, err := parseRegRequest(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	request, ok := rest.Body(w, r, parseRegRequest)
+	if !ok {
 		return
 	}
 	s.requests.WithLabelValues(request.Type).Inc()

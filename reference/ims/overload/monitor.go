@@ -4,6 +4,7 @@
 package overload
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -12,8 +13,8 @@ import (
 type Config struct {
 	Target  time.Duration // latency above which the rate falls
 	Initial float64       // rate at the start
-	Min     float64       // the rate never falls below
-	Bucket  float64       // tokens in a full bucket: the largest admitted burst
+	Min     float64       // the rate never falls below it; default 10
+	Bucket  float64       // tokens in a full bucket: the largest admitted burst; default 200
 }
 
 const (
@@ -51,6 +52,8 @@ type Monitor struct {
 
 // New returns a Monitor with a full bucket.
 func New(config Config, now time.Time) *Monitor {
+	config.Min = cmp.Or(config.Min, 10)
+	config.Bucket = cmp.Or(config.Bucket, 200)
 	return &Monitor{config: config, rate: config.Initial, tokens: config.Bucket, filled: now, adjusted: now}
 }
 

@@ -80,8 +80,7 @@ func newServer(records recordFile) *server {
 }
 
 func (s *server) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+	mux := rest.NewMux()
 	mux.HandleFunc("POST /call-id/{id}", s.take)
 	return mux
 }
@@ -89,14 +88,8 @@ func (s *server) handler() http.Handler {
 // take writes a record before it acknowledges it, so every record that Sprout
 // counts as accepted is in the file.
 func (s *server) take(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, rest.MaxRequest))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	record, err := ims.ParseChargingRecord(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	record, ok := rest.Body(w, r, ims.ParseChargingRecord)
+	if !ok {
 		return
 	}
 	if err := s.write(r.PathValue("id"), record); err != nil {

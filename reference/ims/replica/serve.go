@@ -8,32 +8,18 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"vitrine/reference/ims"
 )
 
-// serve answers peers until the listener is closed.
+// serve answers peers until ctx is done.
 func (s *Store) serve(ctx context.Context, listener net.Listener) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	serving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for {
-		conn, err := ims.Accept(ctx, listener)
-		if conn == nil || err != nil {
-			return err
+	return ims.ServeEach(ctx, listener, -1, func(_ context.Context, conn net.Conn) {
+		if err := s.answer(conn); errors.Is(err, errWire) { // any other error: the peer disconnected
+			s.config.Log.Warn("a peer was refused", "from", conn.RemoteAddr(), "error", err)
 		}
-		wg.Go(func() {
-			stop := context.AfterFunc(serving, func() { conn.Close() })
-			defer stop()
-			defer conn.Close()
-			if err := s.answer(conn); errors.Is(err, errWire) { // any other error: the peer disconnected
-				s.config.Log.Warn("a peer was refused", "from", conn.RemoteAddr(), "error", err)
-			}
-		})
-	}
+	})
 }
 
 // answer serves one connection until it fails. It flushes the answers when no

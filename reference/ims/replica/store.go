@@ -129,8 +129,6 @@ func (s *Store) Run(ctx context.Context, listener net.Listener) error {
 		<-ctx.Done()
 		return nil
 	}
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
 	return s.serve(ctx, listener)
 }
 

@@ -18,6 +18,9 @@ import (
 	"vitrine/internal/hosttest"
 )
 
+// patience limits every wait of these tests. Reaching it is a failure.
+const patience = 30 * time.Second
+
 // A cluster is a set of Stores connected over loopback.
 type cluster struct {
 	t      *testing.T
@@ -68,17 +71,8 @@ func (c *cluster) start(i int, l net.Listener) {
 		c.fired[key] = append(c.fired[key], i)
 	}
 	s := New(config)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, l) }()
 	c.stores[i] = s
-	c.stops[i] = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			c.t.Error(err)
-		}
-	})
-	c.t.Cleanup(c.stops[i])
+	c.stops[i] = hosttest.Run(c.t, patience, fmt.Sprint("instance ", i), func(ctx context.Context) error { return s.Run(ctx, l) })
 }
 
 // restart starts a stopped instance again, with an empty table.
@@ -93,7 +87,7 @@ func (c *cluster) restart(i int) {
 
 func (c *cluster) await(what string, ok func() bool) {
 	c.t.Helper()
-	hosttest.Until(c.t, 30*time.Second, what, ok)
+	hosttest.Until(c.t, patience, what, ok)
 }
 
 func (c *cluster) put(i int, key, value string, expect uint64) uint64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,6 +19,27 @@ import (
 
 // MaxRequest limits the bodies that servers read, in bytes.
 const MaxRequest = 1 << 20
+
+// NewMux returns a mux with the GET /ping of Clearwater's servers.
+func NewMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+	return mux
+}
+
+// Body reads and parses the body of a request. If that fails, it answers the request with
+// 400 and returns false.
+func Body[T any](w http.ResponseWriter, r *http.Request, parse func([]byte) (T, error)) (value T, ok bool) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxRequest))
+	if err == nil {
+		value, err = parse(body)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return value, false
+	}
+	return value, true
+}
 
 // Serve serves an open listener until ctx is done, and closes it.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {

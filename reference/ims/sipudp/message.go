@@ -92,6 +92,11 @@ func pushVia(req *sip.Request, local netip.AddrPort, branch string) {
 	})
 }
 
+// LooseURI returns the URI of a loose router (RFC 3261 section 19.1.1).
+func LooseURI(of netip.AddrPort) sip.Uri {
+	return sip.Uri{Scheme: "sip", Host: of.Addr().String(), Port: int(of.Port()), UriParams: sip.HeaderParams{{K: "lr"}}}
+}
+
 // RouteAddr returns the address in a Route, Record-Route or Path URI; without a
 // port it is the default port. It returns false for a host name, which no node of
 // this IMS writes.

@@ -77,8 +77,6 @@ type Transactions struct {
 	timers timers
 	next   time.Time // when Run checks again; zero if it waits for wake
 	wake   chan struct{}
-
-	retransmissions int
 }
 
 // NewTransactions returns an empty table. Run calls onTimeout for each forwarded
@@ -110,7 +108,6 @@ func (t *Transactions) Receive(req *sip.Request, upstream Peer, arrived time.Tim
 	now := time.Now()
 	t.mu.Lock()
 	if tx := t.server[key]; tx != nil {
-		t.retransmissions++
 		reply, peer := tx.reply, tx.upstream
 		t.mu.Unlock()
 		if reply != nil {
@@ -365,12 +362,11 @@ func (t *Transactions) Sent(tx *Transaction) (forwarded, reply []byte) {
 // upstream.
 func (tx *Transaction) Own() bool { return tx.upstream.Socket == nil }
 
-// Pending returns the number of transactions held and the number of requests that
-// were retransmissions.
-func (t *Transactions) Pending() (held, retransmissions int) {
+// Held returns the number of transactions held.
+func (t *Transactions) Held() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.timers), t.retransmissions
+	return len(t.timers)
 }
 
 // Run drives the timers until ctx is done.

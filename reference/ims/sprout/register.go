@@ -87,6 +87,20 @@ func identity(uri *sip.Uri) (string, error) {
 	return ims.PublicID(uri.User), nil
 }
 
+// expiresOf returns the time in the Expires header of a request, or otherwise if it has
+// none.
+func expiresOf(req *sip.Request, otherwise time.Duration) (time.Duration, error) {
+	h := req.GetHeader("Expires")
+	if h == nil {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(h.Value()), 10, 32)
+	if err != nil {
+		return 0, refuse(sip.StatusBadRequest, "Bad Expires")
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
 // contacts holds the changes that a REGISTER requests.
 type contacts struct {
 	all      bool // "*": remove every binding
@@ -96,13 +110,9 @@ type contacts struct {
 // contacts parses the Contact headers, and the Path that Bono added.
 func (s *server) contacts(req *sip.Request, now time.Time) (contacts, error) {
 	var out contacts
-	expires := defaultExpires
-	if h := req.GetHeader("Expires"); h != nil {
-		n, err := strconv.ParseUint(strings.TrimSpace(h.Value()), 10, 32)
-		if err != nil {
-			return out, refuse(sip.StatusBadRequest, "Bad Expires")
-		}
-		expires = time.Duration(n) * time.Second
+	expires, err := expiresOf(req, defaultExpires)
+	if err != nil {
+		return out, err
 	}
 	path, err := routes(req.GetHeaders("Path"))
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/emiago/sipgo/sip"
@@ -72,7 +71,7 @@ func (s *server) terminate(ctx context.Context, tx *sipudp.Transaction, caller s
 	if err := s.throughEdge(out); err != nil {
 		return err
 	}
-	out.PrependHeader(&sip.RecordRouteHeader{Address: looseURI(s.socket.Local())})
+	out.PrependHeader(&sip.RecordRouteHeader{Address: sipudp.LooseURI(s.socket.Local())})
 	assertIdentity(out, caller)
 	return s.send(tx, out)
 }
@@ -106,11 +105,6 @@ func retarget(out *sip.Request, b binding) error {
 	return nil
 }
 
-// looseURI returns the URI of a loose router (RFC 3261 section 19.1.1).
-func looseURI(of netip.AddrPort) sip.Uri {
-	return sip.Uri{Scheme: "sip", Host: of.Addr().String(), Port: int(of.Port()), UriParams: sip.HeaderParams{{K: "lr"}}}
-}
-
 // learnEdge notes the Bono that sent a request, the edge of this Sprout's aggregate.
 // Behind a director its Via has the address at which it listens. Requests within calls
 // do not count: another Sprout may have sent them.
@@ -142,7 +136,7 @@ func (s *server) throughEdge(out *sip.Request) error {
 	if edge == nil {
 		return errNoEdge
 	}
-	out.PrependHeader(&sip.RouteHeader{Address: looseURI(*edge)})
+	out.PrependHeader(&sip.RouteHeader{Address: sipudp.LooseURI(*edge)})
 	return nil
 }
 

@@ -138,7 +138,7 @@ func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger
 		s.answered = make(chan *sipudp.Transaction, k.queue)
 	}
 	if k.overload == overload.Clearwater {
-		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate, Min: 10, Bucket: 200}, time.Now())
+		s.load = overload.New(overload.Config{Target: k.target, Initial: k.initialRate}, time.Now())
 		gauge := ims.Gauges(registry, "sprout")
 		gauge("token_rate", "Requests/s admitted at present.", s.load.Rate)
 		gauge("latency_seconds", "Moving average of the latency of requests.", func() float64 { return s.load.Latency().Seconds() })

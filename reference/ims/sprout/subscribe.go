@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -81,13 +80,9 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	if err != nil {
 		return subscription{}, refuse(sip.StatusBadRequest, "Bad Record-Route")
 	}
-	life := s.maxExpires
-	if h := req.GetHeader("Expires"); h != nil {
-		n, err := strconv.ParseUint(strings.TrimSpace(h.Value()), 10, 32)
-		if err != nil {
-			return subscription{}, refuse(sip.StatusBadRequest, "Bad Expires")
-		}
-		life = min(life, time.Duration(n)*time.Second)
+	life, err := expiresOf(req, s.maxExpires)
+	if err != nil {
+		return subscription{}, err
 	}
 	tag, ok := req.To().Params.Get("tag")
 	if !ok {
@@ -96,7 +91,7 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	return subscription{
 		CallID: string(*req.CallID()), Local: "<" + req.To().Address.String() + ">;tag=" + tag,
 		Remote: req.From().Value(), Target: contact.Address.String(), Route: route,
-		Expires: now.Add(life).UnixMilli(),
+		Expires: now.Add(min(life, s.maxExpires)).UnixMilli(),
 	}, nil
 }
 
