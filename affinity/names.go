@@ -1,9 +1,9 @@
 package affinity
 
 import (
+	"cmp"
 	"fmt"
 	"os"
-	"slices"
 
 	"vitrine"
 	"vitrine/affinity/aggregate"
@@ -17,7 +17,8 @@ type Names struct {
 	Functions []Named `yaml:"functions"` // Functions that need more than the name that a flow gives them.
 	Host      *Host   `yaml:"host"`      // The host that an aggregate must fit into; left out: any number of functions fits.
 
-	file document.File
+	file   document.File
+	called map[string]string // the name of a function, by each of its names
 }
 
 // Named is what is to be known of one function.
@@ -47,7 +48,7 @@ func LoadNames(path string) (*Names, error) {
 }
 
 func parseNames(file document.File) (*Names, error) {
-	n := &Names{file: file}
+	n := &Names{file: file, called: map[string]string{}}
 	schema, err := document.Compile(document.FileSchema(Names{}, "", nil))
 	if err != nil {
 		return nil, err
@@ -56,13 +57,12 @@ func parseNames(file document.File) (*Names, error) {
 		return nil, err
 	}
 	errs := document.Errors{Node: file.Root()}
-	first := map[string]string{}
 	for i, f := range n.Functions {
 		for _, name := range append([]string{f.Name}, f.Also...) {
-			if other, taken := first[name]; taken {
+			if other, taken := n.called[name]; taken {
 				errs.Bad(fmt.Sprintf("%s is a name of %s already", document.Word(name), other), "give each name once", "functions", i)
 			}
-			first[name] = f.Name
+			n.called[name] = f.Name
 		}
 		switch {
 		case f.Profile != "" && f.Rate == 0:
@@ -78,23 +78,14 @@ func parseNames(file document.File) (*Names, error) {
 
 // Apply renames the functions of the flows and gives them their roles.
 func (n *Names) Apply(flows []*flow.Transaction) error {
-	called := map[string]string{}
 	roles := map[string]flow.Role{}
 	for _, f := range n.Functions {
-		for _, also := range f.Also {
-			called[also] = f.Name
-		}
 		if f.Role != "" {
 			roles[f.Name] = flow.Role(f.Role)
 		}
 	}
 	for _, t := range flows {
-		t.Rename(func(name string) string {
-			if to, ok := called[name]; ok {
-				return to
-			}
-			return name
-		})
+		t.Rename(func(name string) string { return cmp.Or(n.Called(name), name) })
 		if len(t.Messages) == 0 {
 			return &vitrine.BadInput{File: n.file.Path, Found: "it gives all functions of " + t.Source + " one name", Want: "name at least two functions differently"}
 		}
@@ -129,14 +120,7 @@ func (n *Names) unmatched(flows []*flow.Transaction, c *Captured) []string {
 
 // Called returns the name of a function that flows or captures know by another name, such
 // as its address. It returns "" if the file has no name for it.
-func (n *Names) Called(text string) string {
-	for _, f := range n.Functions {
-		if f.Name == text || slices.Contains(f.Also, text) {
-			return f.Name
-		}
-	}
-	return ""
-}
+func (n *Names) Called(text string) string { return n.called[text] }
 
 // Limits returns what the functions need and what the host has.
 func (n *Names) Limits() (aggregate.Limits, error) {

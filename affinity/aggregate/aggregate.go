@@ -134,9 +134,9 @@ func Decide(t Type, limits Limits) (Outcome, error) {
 	return o, nil
 }
 
-// exactOr searches exactly, or by the heuristic if there are more than MaxExact candidates.
+// exactOr searches exactly, or by the heuristic if there are more than maxExact candidates.
 func (p *problem) exactOr(o *Outcome) selection {
-	if len(p.candidates) <= MaxExact {
+	if len(p.candidates) <= maxExact {
 		return p.exact()
 	}
 	o.Search = Heuristic

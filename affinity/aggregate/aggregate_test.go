@@ -242,7 +242,7 @@ func TestManyFunctionsAreLeftToTheHeuristicWithItsGap(t *testing.T) {
 // BenchmarkExact solves the largest exact problem, on a host that fits half of the
 // functions.
 func BenchmarkExact(b *testing.B) {
-	x, limits := random(rand.New(rand.NewPCG(3, 3)), MaxExact+1, 120)
+	x, limits := random(rand.New(rand.NewPCG(3, 3)), maxExact+1, 120)
 	for b.Loop() {
 		problemOf(x, limits).exact()
 	}

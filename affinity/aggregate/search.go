@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// MaxExact is the largest number of functions for which the search is exact.
-const MaxExact = 20
+// maxExact is the largest number of functions for which the search is exact.
+const maxExact = 20
 
 // A selection is a set of functions with its cost.
 type selection struct {

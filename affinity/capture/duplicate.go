@@ -56,7 +56,6 @@ const (
 // A Sighting is the relation of a packet to earlier packets.
 type Sighting struct {
 	Kind  Kind
-	First Where         // where it was first seen; for a new packet its own place
 	Delay time.Duration // since it was first seen
 }
 
@@ -77,9 +76,9 @@ func (f *Finder) Find(p *Packet) Sighting {
 	s, known := f.seen[key]
 	if !known {
 		f.remember(key, p)
-		return Sighting{Kind: New, First: p.Where}
+		return Sighting{Kind: New}
 	}
-	result := Sighting{Kind: Copy, First: s.places[0], Delay: time.Duration(p.Time - s.at)}
+	result := Sighting{Kind: Copy, Delay: time.Duration(p.Time - s.at)}
 	for _, place := range s.places[:s.count] {
 		if place == p.Where {
 			result.Kind = Retransmission

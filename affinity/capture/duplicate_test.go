@@ -20,15 +20,15 @@ func TestFinder(t *testing.T) {
 		payload string
 		want    Sighting
 	}{
-		{0, sender, "a", Sighting{Kind: New, First: sender}},
-		{1, router, "a", Sighting{Kind: Copy, First: sender, Delay: time.Millisecond}},
-		{2, sender, "b", Sighting{Kind: New, First: sender}},
-		{5, receiver, "a", Sighting{Kind: Copy, First: sender, Delay: 5 * time.Millisecond}},
-		{6, receiver, "a", Sighting{Kind: Retransmission, First: sender, Delay: 6 * time.Millisecond}},
-		{20, sender, "a", Sighting{Kind: Retransmission, First: sender, Delay: 20 * time.Millisecond}},
-		{21, router, "a", Sighting{Kind: Copy, First: sender, Delay: time.Millisecond}},
-		{53, receiver, "b", Sighting{Kind: New, First: receiver}}, // after the window
-		{69, receiver, "a", Sighting{Kind: Copy, First: sender, Delay: 49 * time.Millisecond}},
+		{0, sender, "a", Sighting{Kind: New}},
+		{1, router, "a", Sighting{Kind: Copy, Delay: time.Millisecond}},
+		{2, sender, "b", Sighting{Kind: New}},
+		{5, receiver, "a", Sighting{Kind: Copy, Delay: 5 * time.Millisecond}},
+		{6, receiver, "a", Sighting{Kind: Retransmission, Delay: 6 * time.Millisecond}},
+		{20, sender, "a", Sighting{Kind: Retransmission, Delay: 20 * time.Millisecond}},
+		{21, router, "a", Sighting{Kind: Copy, Delay: time.Millisecond}},
+		{53, receiver, "b", Sighting{Kind: New}}, // after the window
+		{69, receiver, "a", Sighting{Kind: Copy, Delay: 49 * time.Millisecond}},
 	}
 	for _, s := range steps {
 		if got := sighted(f, s.at, s.where, s.payload); got != s.want {

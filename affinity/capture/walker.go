@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"time"
@@ -43,12 +44,8 @@ func NewWalker(o Options) *Walker {
 }
 
 func (w *Walker) init(o Options) {
-	if o.MaxMemory == 0 {
-		o.MaxMemory = 64 << 20
-	}
-	if o.FragmentTimeout == 0 {
-		o.FragmentTimeout = 30 * time.Second
-	}
+	o.MaxMemory = cmp.Or(o.MaxMemory, 64<<20)
+	o.FragmentTimeout = cmp.Or(o.FragmentTimeout, 30*time.Second)
 	w.counts.Unknown = map[LinkType]uint64{}
 	w.incomplete = o.Incomplete
 	w.fragments.init(o.MaxMemory/2, o.FragmentTimeout, &w.counts.IP, w.countDatagram)

@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"cmp"
+	"math"
 	"slices"
 
 	"vitrine"
@@ -345,14 +347,7 @@ func (c *comparer) times(out *Type, a, b *course.Measured) {
 
 // byChange sorts the largest change first.
 func byChange(a, b Interval) int {
-	x, y := max(a.B-a.A, a.A-a.B), max(b.B-b.A, b.A-b.B)
-	switch {
-	case x > y:
-		return -1
-	case x < y:
-		return 1
-	}
-	return 0
+	return cmp.Compare(math.Abs(b.B-b.A), math.Abs(a.B-a.A))
 }
 
 // median returns the change of a median, or nil if it did not change or there are too few

@@ -12,6 +12,7 @@
 package correlate
 
 import (
+	"cmp"
 	"time"
 	"unsafe"
 
@@ -37,18 +38,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxMemory == 0 {
-		o.MaxMemory = 256 << 20
-	}
-	if o.Linger == 0 {
-		o.Linger = 2 * time.Second
-	}
-	if o.Wait == 0 {
-		o.Wait = 40 * time.Second
-	}
-	if o.Session == 0 {
-		o.Session = time.Hour
-	}
+	o.MaxMemory = cmp.Or(o.MaxMemory, 256<<20)
+	o.Linger = cmp.Or(o.Linger, 2*time.Second)
+	o.Wait = cmp.Or(o.Wait, 40*time.Second)
+	o.Session = cmp.Or(o.Session, time.Hour)
 	return o
 }
 
@@ -123,8 +116,8 @@ func New(o Options, closed func(*Event)) *Correlator {
 // Counts returns the counts up to now.
 func (c *Correlator) Counts() Counts { return c.counts }
 
-// Memory returns the bytes of open transactions and identifiers.
-func (c *Correlator) Memory() int {
+// held returns the bytes of open transactions and identifiers.
+func (c *Correlator) held() int {
 	return c.memory + c.ids.memory() + len(c.messages)*refSize
 }
 

@@ -320,10 +320,10 @@ func TestRecordsOfWhatIsOverBelongToNothing(t *testing.T) {
 		}
 	}
 	c.Close()
-	kept := c.Memory()
+	kept := c.held()
 	c.Add(&message.Message{ID: 9000, Time: int64(time.Hour), From: "A", To: "B", Protocol: http, Name: "GET /"})
 	c.Close()
-	if c.Memory() >= kept {
+	if c.held() >= kept {
 		t.Error("ended dialogs are kept for an hour")
 	}
 }
@@ -485,8 +485,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	for u := range 20000 {
 		ids := []message.Identifier{id(message.IMSI, fmt.Sprint(u))}
 		c.Add(&message.Message{ID: uint64(u) + 1, Time: int64(u) * int64(10*time.Microsecond), From: "A", To: "B", Protocol: message.GTPv2, Name: "Create Session Request", Identifiers: ids})
-		if c.Memory() > limit {
-			t.Fatalf("got %d bytes of memory after %d messages", c.Memory(), u)
+		if c.held() > limit {
+			t.Fatalf("got %d bytes of memory after %d messages", c.held(), u)
 		}
 	}
 	c.Close()
@@ -505,8 +505,8 @@ func TestWhatIsKeptForReuseIsBounded(t *testing.T) {
 	}
 	c.Close()
 	events, identifiers := len(c.free), len(c.ids.free)
-	if events != maxSpare || identifiers != maxUnused || c.Memory() != 0 {
-		t.Errorf("%d transactions and %d identifiers are kept, want %d and %d; %d bytes are in use", events, identifiers, maxSpare, maxUnused, c.Memory())
+	if events != maxSpare || identifiers != maxUnused || c.held() != 0 {
+		t.Errorf("%d transactions and %d identifiers are kept, want %d and %d; %d bytes are in use", events, identifiers, maxSpare, maxUnused, c.held())
 	}
 }
 
@@ -531,7 +531,7 @@ func TestMemoryOfSteadyLoadIsFlat(t *testing.T) {
 				c.Add(&traffic.messages[i].Message)
 			}
 		}
-		return c.Memory()
+		return c.held()
 	}
 	before := load(1000)
 	if after := load(20_000); after > before {

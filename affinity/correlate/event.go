@@ -200,7 +200,7 @@ func (c *Correlator) expire() {
 // bound frees memory until Options.MaxMemory holds: first the identifiers that are in no
 // open transaction, then the transactions that have been silent longest.
 func (c *Correlator) bound() {
-	for c.Memory() > c.options.MaxMemory {
+	for c.held() > c.options.MaxMemory {
 		if c.ids.evict() {
 			continue
 		}

@@ -14,9 +14,9 @@ import (
 	"vitrine/affinity/capture"
 	"vitrine/affinity/stream"
 	"vitrine/internal/truth"
-	"vitrine/reference/epc/s1"
 	"vitrine/wire/diameter"
 	"vitrine/wire/http2"
+	s1frame "vitrine/wire/s1ap/frame"
 )
 
 // An observed is a message between functions in a complete capture. It is found by the
@@ -166,7 +166,7 @@ func (d *direction) drop(n int) {
 func (d *direction) next() (n int, key string) {
 	switch d.protocol {
 	case truth.S1AP:
-		message, rest, err := s1.Cut(d.buffer)
+		message, rest, err := s1frame.Cut(d.buffer)
 		if err != nil || message == nil {
 			return 0, ""
 		}
@@ -258,7 +258,7 @@ func (o *observer) Gap(h *stream.Half, _ int64, n int) {
 }
 
 // End implements stream.Handler.
-func (o *observer) End(h *stream.Half, _ int64, _ stream.Reason) {
+func (o *observer) End(h *stream.Half, _ stream.Reason) {
 	if d, _ := h.State.(*direction); d != nil && d.protocol != "" && len(d.buffer) > 0 {
 		o.t.Errorf("%v -> %v: %d bytes cannot be decoded", h.Src, h.Dst, len(d.buffer))
 	}

@@ -19,6 +19,7 @@ import (
 	"vitrine/reference/epc/ue"
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
+	s1frame "vitrine/wire/s1ap/frame"
 )
 
 // A radio is eNodeBs and UEs. It logs their messages.
@@ -144,7 +145,7 @@ func (c *cell) send(message []byte, of truth.Event, kind string) {
 	c.radio.log.Write(truth.Line{
 		Src: c.local(), Dst: c.remote(), Protocol: truth.S1AP, Event: of, Type: kind, Key: truth.Hash(message),
 	})
-	if _, err := c.conn.Write(s1.AppendFrame(nil, 1, message)); err != nil {
+	if _, err := c.conn.Write(s1frame.Append(nil, s1frame.UE, message)); err != nil {
 		c.radio.site.t.Error(err)
 	}
 }

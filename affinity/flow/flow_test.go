@@ -89,7 +89,7 @@ func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 		"type: two words\nA -> B: x":         `x.flow:1:1: "two words" is no name of a type`,
 		"A -> B: \x07":                       `x.flow:1:1: the message's name is "\a": want characters that can be printed`,
 		"\xff":                               "x.flow: not UTF-8 text",
-		strings.Repeat("A -> B: x\n", MaxMessages+1): "x.flow:2001:1: more than 2000 messages",
+		strings.Repeat("A -> B: x\n", maxMessages+1): "x.flow:2001:1: more than 2000 messages",
 	} {
 		_, err := Parse("x.flow", []byte(text))
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
@@ -212,7 +212,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if len(parsed.Messages) == 0 || len(parsed.Messages) > MaxMessages || parsed.Count < 1 || !isName(parsed.Type) {
+		if len(parsed.Messages) == 0 || len(parsed.Messages) > maxMessages || parsed.Count < 1 || !isName(parsed.Type) {
 			t.Errorf("Parse accepted %+v", parsed)
 		}
 		for _, m := range parsed.Messages {

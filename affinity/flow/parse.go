@@ -16,8 +16,8 @@ import (
 
 // The limits of a call-flow file. A real one has a few dozen messages.
 const (
-	MaxFile     = 1 << 20 // bytes
-	MaxMessages = 2000
+	maxFile     = 1 << 20 // bytes
+	maxMessages = 2000
 	maxBytes    = 1 << 30 // of one message
 	maxCount    = 1 << 40
 	maxName     = 40  // characters of a function's or type's name
@@ -41,7 +41,7 @@ func Read(path string) (*Transaction, error) {
 	switch {
 	case err != nil:
 		return nil, &vitrine.BadInput{File: path, Found: "no such file", Want: "name a call-flow file"}
-	case info.Size() > MaxFile || !info.Mode().IsRegular():
+	case info.Size() > maxFile || !info.Mode().IsRegular():
 		return nil, &vitrine.BadInput{File: path, Found: "not a regular file of at most 1 MiB", Want: "name a call-flow file: text with a message on each line"}
 	}
 	text, err := os.ReadFile(path)
@@ -56,7 +56,7 @@ func Read(path string) (*Transaction, error) {
 func Parse(path string, text []byte) (*Transaction, error) {
 	p := parser{path: path, lines: map[string]int{}}
 	p.t = &Transaction{Source: path, Text: string(text), Count: 1, Roles: map[string]Role{}}
-	if !utf8.Valid(text) || len(text) > MaxFile {
+	if !utf8.Valid(text) || len(text) > maxFile {
 		p.bad(0, "not UTF-8 text of at most 1 MiB", "a call-flow file is text with a message on each line: MME -> S-GW: Create Session Request")
 		return nil, p.errs.Join()
 	}
@@ -150,8 +150,8 @@ func (p *parser) message(from, to, arrow, name string) {
 		return
 	}
 	m.Name = name
-	if len(p.t.Messages) == MaxMessages {
-		p.bad(p.line, fmt.Sprintf("more than %d messages", MaxMessages), "a transaction has some dozens: write one network event a file")
+	if len(p.t.Messages) == maxMessages {
+		p.bad(p.line, fmt.Sprintf("more than %d messages", maxMessages), "a transaction has some dozens: write one network event a file")
 		return
 	}
 	p.t.Messages = append(p.t.Messages, m)

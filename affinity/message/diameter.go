@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"vitrine/wire/diameter"
-	"vitrine/wire/gtpc"
 )
 
 // AVPs that package diameter does not name.
@@ -64,7 +63,7 @@ func (r *reading) diameter(o *origin, m *diameter.Message) {
 	if kind >= diameter.Initial && kind <= diameter.Event {
 		code |= uint64(kind) << 25
 	}
-	s.m.Name = r.words.number(Diameter, code, func(uint64) string {
+	s.m.Name = r.words.number(Diameter, code, func() string {
 		if kind >= diameter.Initial && kind <= diameter.Event {
 			return m.Name() + " (" + kind.String() + ")"
 		}
@@ -144,8 +143,6 @@ func (s *slot) threeGPP(a *diameter.AVPs) {
 			}
 		}
 	case msisdnAVP:
-		if d, ok := gtpc.ParseDigits(a.Value); ok {
-			s.digits(MSISDN, d)
-		}
+		s.tbcd(MSISDN, a.Value)
 	}
 }

@@ -46,19 +46,13 @@ var gtpNames = func() (all [256]string) {
 	return all
 }()
 
-func gtpName(t gtpc.Type) string { return gtpNames[t] }
-
 // gtp reads the messages of a datagram.
 func (r *reading) gtp(o *origin, data []byte, missing int) {
 	m := &r.decoders.gtp
 	for len(data) > 0 {
 		n, err := m.Parse(data)
 		if err != nil {
-			if missing > 0 {
-				r.counts.bad(GTPv2, cutReason)
-			} else {
-				r.counts.bad(GTPv2, reason(err))
-			}
+			r.counts.unread(GTPv2, err, missing)
 			return
 		}
 		o.hash = hashOf(m.Octets)
@@ -73,9 +67,9 @@ func (r *reading) gtp(o *origin, data []byte, missing int) {
 func (r *reading) gtpMessage(o *origin, m *gtpc.Message) {
 	s := r.slot(o, GTPv2)
 	s.m.Bytes = len(m.Octets)
-	s.m.Name = gtpName(m.Type)
+	s.m.Name = gtpNames[m.Type]
 	if s.m.Name == "" { // piggybacked, so not checked by gtpLength
-		s.m.Name = r.words.number(GTPv2, uint64(m.Type), func(uint64) string { return capitals(m.Type.String()) })
+		s.m.Name = r.words.number(GTPv2, uint64(m.Type), func() string { return capitals(m.Type.String()) })
 	}
 	request := gtpRequests[m.Type]
 	// Without the server's port, because some servers answer from another one. NextEPC's S-GW does.
@@ -111,13 +105,9 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 	for e.Next() {
 		switch e.Type {
 		case gtpc.IMSI:
-			if d, ok := gtpc.ParseDigits(e.Value); ok {
-				s.digits(IMSI, d)
-			}
+			s.tbcd(IMSI, e.Value)
 		case gtpc.MSISDN:
-			if d, ok := gtpc.ParseDigits(e.Value); ok {
-				s.digits(MSISDN, d)
-			}
+			s.tbcd(MSISDN, e.Value)
 		case gtpc.FTEID:
 			if f, ok := gtpc.ParseFTEID(e.Value); ok {
 				s.tunnel(f.V4, f.TEID, userPlane(f.Interface))
@@ -145,6 +135,13 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 		}
 	}
 	return e.Err
+}
+
+// tbcd adds an IMSI or MSISDN in telephony binary coded decimal.
+func (s *slot) tbcd(kind IdentifierKind, value []byte) {
+	if d, ok := gtpc.ParseDigits(value); ok {
+		s.digits(kind, d)
+	}
 }
 
 // gtpCause sets the failure and cause of an answer.

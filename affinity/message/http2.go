@@ -177,7 +177,7 @@ func (r *reading) resetHTTP2(x *half, d *http2.Decoder) {
 	st := c.streams[d.Stream]
 	for _, s := range st.open {
 		if s != nil {
-			s.m.Failed, s.m.Cause = s.m.Kind == Answer, r.words.number(HTTP2, uint64(d.Code), func(uint64) string { return d.Code.String() })
+			s.m.Failed, s.m.Cause = s.m.Kind == Answer, r.words.number(HTTP2, uint64(d.Code), func() string { return d.Code.String() })
 			r.commit(s)
 		}
 	}

@@ -1,14 +1,12 @@
 package message
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/netip"
 
 	"github.com/cespare/xxhash/v2"
 
 	"vitrine/wire/identity"
-	"vitrine/wire/sip"
 )
 
 // The bounds on the identifiers of a message.
@@ -129,63 +127,6 @@ func (s *slot) tunnel(owner netip.Addr, teid uint32, user bool) {
 	s.number(TEID, scope, uint64(teid))
 }
 
-// public adds a public identity: a SIP or tel URI, with or without its scheme.
-func (s *slot) public(uri []byte) { s.person(IMPU, uri) }
-
-// person adds an identity of a user in its normal form, which is the same in all protocols:
-// without scheme, parameters, port and percent-encoding, and with its domain in lower case.
-func (s *slot) person(kind IdentifierKind, uri []byte) {
-	from := len(s.text)
-	s.text = appendPerson(s.text, uri)
-	id := s.identify(kind, 0, from)
-	if id == nil {
-		return
-	}
-	// The identities of a subscriber without an ISIM begin with the IMSI (TS 23.003
-	// clause 13.3).
-	if text := id.Text; len(text) > 16 && text[15] == '@' && isDigits(text[:15]) {
-		s.add(IMSI, 0, text[:15])
-	}
-}
-
-// appendPerson appends the normal form of an identity.
-func appendPerson(b, uri []byte) []byte {
-	start := len(b)
-	number := false
-	if i := bytes.IndexByte(uri, ':'); i >= 2 && i <= 4 {
-		switch {
-		case sip.EqualFold(uri[:i], "sip"), sip.EqualFold(uri[:i], "sips"), sip.EqualFold(uri[:i], "im"), sip.EqualFold(uri[:i], "pres"):
-			uri = uri[i+1:]
-		case sip.EqualFold(uri[:i], "tel"):
-			uri, number = uri[i+1:], true
-		}
-	}
-	domain := false
-	for i := 0; i < len(uri); i++ {
-		c := uri[i]
-		switch {
-		case c == ';' || c == '?' || domain && c == ':':
-			return b
-		case c == '%' && i+2 < len(uri) && isHex(uri[i+1]) && isHex(uri[i+2]):
-			c = unhex(uri[i+1])<<4 | unhex(uri[i+2])
-			i += 2
-		case number && (c == '-' || c == '.' || c == '(' || c == ')'): // RFC 3966 section 5
-			continue
-		}
-		if c == '@' {
-			domain = true
-			if colon := bytes.IndexByte(b[start:], ':'); colon >= 0 { // a password
-				b = b[:start+colon]
-			}
-		}
-		if domain && c >= 'A' && c <= 'Z' {
-			c |= 0x20
-		}
-		b = append(b, c)
-	}
-	return b
-}
-
 func isDigits(text []byte) bool {
 	for _, c := range text {
 		if c < '0' || c > '9' {
@@ -193,17 +134,6 @@ func isDigits(text []byte) bool {
 		}
 	}
 	return len(text) > 0
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c&^0x20 - 'A' + 10
 }
 
 func appendHex(b []byte, n uint64) []byte {

@@ -1,10 +1,6 @@
 package message
 
-import (
-	"strconv"
-
-	"vitrine/wire/nas"
-)
+import "vitrine/wire/nas"
 
 // nasMessages are what a reading parses NAS messages into.
 type nasMessages struct {
@@ -37,8 +33,6 @@ func (n nasName) String() string {
 	}
 	return capitals(nas.Type(n).String())
 }
-
-func decimal(n int) string { return strconv.Itoa(n) }
 
 // nas adds the identifiers in a NAS message, and returns its name. It also reads a
 // message with a header for ciphering if its body is plain, as with EEA0: the body begins with

@@ -82,7 +82,7 @@ func (r *reading) ngap(o *origin, data []byte) {
 	if m.Procedure == ngap.PathSwitchRequest && m.Kind == ngap.Initiating {
 		about.hasCore = false // it is the identity at the source
 	}
-	s.m.Name = r.words.number(NGAP, uint64(m.Procedure)<<32|uint64(m.Kind)<<24|kind, func(uint64) string {
+	s.m.Name = r.words.number(NGAP, uint64(m.Procedure)<<32|uint64(m.Kind)<<24|kind, func() string {
 		return named(ngapNames(m.Procedure), int(m.Kind), text)
 	})
 	r.procedure(s, o, &about, uint64(m.Procedure), int(m.Kind), ngapAnswered(m.Procedure))

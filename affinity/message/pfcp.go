@@ -19,11 +19,7 @@ func (r *reading) pfcp(o *origin, data []byte, missing int) {
 	for len(data) > 0 {
 		n, err := m.Parse(data)
 		if err != nil {
-			if missing > 0 {
-				r.counts.bad(PFCP, cutReason)
-			} else {
-				r.counts.bad(PFCP, reason(err))
-			}
+			r.counts.unread(PFCP, err, missing)
 			return
 		}
 		o.hash = hashOf(m.Octets)
@@ -38,7 +34,7 @@ func (r *reading) pfcp(o *origin, data []byte, missing int) {
 func (r *reading) pfcpMessage(o *origin, m *pfcp.Message) {
 	s := r.slot(o, PFCP)
 	s.m.Bytes = len(m.Octets)
-	s.m.Name = r.words.number(PFCP, uint64(m.Type), func(uint64) string { return m.Type.String() })
+	s.m.Name = r.words.number(PFCP, uint64(m.Type), func() string { return m.Type.String() })
 	client, server, request := hashEnd(o.src), hashEnd(o.dst), uint64(m.Type)
 	s.part = opens
 	if m.Type.IsResponse() {

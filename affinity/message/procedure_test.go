@@ -70,10 +70,10 @@ func TestRejectsAreFailures(t *testing.T) {
 // TestNamesOfNotificationsOfGTP checks names of TS 29.274 table 6.1-1.
 func TestNamesOfNotificationsOfGTP(t *testing.T) {
 	for first, name := range map[gtpc.Type]string{40: "Remote UE Report", 103: "PGW Downlink Triggering", 149: "Detach"} {
-		if got := gtpName(first); got != name+" Notification" {
+		if got := gtpNames[first]; got != name+" Notification" {
 			t.Errorf("type %d: got %q", first, got)
 		}
-		if got := gtpName(first + 1); got != name+" Acknowledge" {
+		if got := gtpNames[first+1]; got != name+" Acknowledge" {
 			t.Errorf("type %d: got %q", first+1, got)
 		}
 	}

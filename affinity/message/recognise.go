@@ -206,7 +206,7 @@ func looksGTP(data []byte, missing int) bool {
 // gtpLength returns the length of the GTPv2-C message that data begins with, or 0 if data begins
 // with none that fits (TS 29.274 clause 5.1).
 func gtpLength(data []byte, missing int) int {
-	if len(data) < 8 || data[0]>>5 != 2 || data[0]&0x03 != 0 || gtpName(gtpc.Type(data[1])) == "" {
+	if len(data) < 8 || data[0]>>5 != 2 || data[0]&0x03 != 0 || gtpNames[data[1]] == "" {
 		return 0
 	}
 	return fitting(data, missing)

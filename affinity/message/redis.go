@@ -189,7 +189,7 @@ func (r *reading) redisAsked(x *half) {
 	x.slot = nil
 	command := x.command.Command.Name
 	x.command = resp.Request{}
-	s.m.Name = r.words.number(Redis, uint64(len(command))<<48|hashOf([]byte(command))>>16, func(uint64) string {
+	s.m.Name = r.words.number(Redis, uint64(len(command))<<48|hashOf([]byte(command))>>16, func() string {
 		if command == "" {
 			return "(other)"
 		}

@@ -1,6 +1,8 @@
 package message
 
 import (
+	"strconv"
+
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
 )
@@ -91,7 +93,7 @@ func (r *reading) s1ap(o *origin, data []byte) {
 		nas = r.nas(s, about.nas)
 	}
 	code := uint64(m.Procedure)<<32 | uint64(m.Kind)<<24 | uint64(nas)
-	s.m.Name = r.words.number(S1AP, code, func(uint64) string {
+	s.m.Name = r.words.number(S1AP, code, func() string {
 		names := s1apNames(m.Procedure)
 		if names[0] == "" {
 			names[0] = capitals(m.Procedure.String())
@@ -179,7 +181,7 @@ func (r *reading) s1apElements(s *slot, o *origin, e s1ap.Elements, about *subje
 			}
 		case s1ap.CauseID:
 			if c, ok := s1ap.ParseCause(e.Value); ok {
-				s.m.Cause = r.words.number(S1AP, 1<<55|uint64(c.Group)<<8|uint64(c.Value), func(uint64) string { return s1apCause(c) })
+				s.m.Cause = r.words.number(S1AP, 1<<55|uint64(c.Group)<<8|uint64(c.Value), func() string { return s1apCause(c) })
 			}
 		default:
 			if err := r.s1apUser(s, o, &e, about, depth); err != nil {
@@ -243,5 +245,5 @@ func s1apCause(c s1ap.Cause) string {
 	if int(c.Group) < len(groups) {
 		group = groups[c.Group]
 	}
-	return group + "/" + decimal(int(c.Value))
+	return group + "/" + strconv.Itoa(int(c.Value))
 }

@@ -37,10 +37,8 @@ func (r *reading) sipMessage(o *origin, data []byte, missing int) int {
 	o.hash = hashOf(data[:n])
 	switch {
 	case errors.Is(err, sip.ErrEmpty):
-	case err != nil && missing > 0:
-		r.counts.bad(SIP, cutReason)
 	case err != nil:
-		r.counts.bad(SIP, reason(err))
+		r.counts.unread(SIP, err, missing)
 	default:
 		r.sip(o, m, n+missing)
 	}

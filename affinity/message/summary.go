@@ -112,6 +112,16 @@ func (c *counts) bad(p Protocol, reason string) {
 	c.undecodable[p][reason]++
 }
 
+// unread counts a message of a datagram that could not be decoded. The capture lacks missing bytes of
+// the datagram.
+func (c *counts) unread(p Protocol, err error, missing int) {
+	if missing > 0 {
+		c.bad(p, cutReason)
+		return
+	}
+	c.bad(p, reason(err))
+}
+
 // late counts a connection that had bytes before its protocol was recognised.
 func (c *counts) late(p Protocol, bytes uint64) {
 	if bytes > 0 {

@@ -142,7 +142,7 @@ func (t *tcpHandler) Gap(h *stream.Half, at int64, n int) {
 }
 
 // End handles the end of a direction.
-func (t *tcpHandler) End(h *stream.Half, _ int64, _ stream.Reason) {
+func (t *tcpHandler) End(h *stream.Half, _ stream.Reason) {
 	x, ok := h.State.(*half)
 	if !ok {
 		return

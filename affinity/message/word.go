@@ -45,12 +45,12 @@ func printable(r rune) rune {
 }
 
 // number returns the word of a code. It calls create for a code that is not known yet.
-func (w *words) number(p Protocol, code uint64, create func(uint64) string) string {
+func (w *words) number(p Protocol, code uint64, create func() string) string {
 	key := uint64(p)<<56 | code
 	if word, ok := w.numbers[key]; ok {
 		return word
 	}
-	word := create(code)
+	word := create()
 	if len(w.numbers) < maxWords {
 		w.numbers[key] = word
 	}

@@ -52,31 +52,31 @@ func (k *Key) person(text string) string {
 // 3849), so that programs that expect an address can read it.
 func (k *Key) Function(text string) string {
 	if addr, err := netip.ParseAddr(text); err == nil {
-		return k.Addr(addr).String()
+		return k.addr(addr).String()
 	}
 	if end, err := netip.ParseAddrPort(text); err == nil {
-		return k.End(end).String()
+		return k.end(end).String()
 	}
 	return text
 }
 
-// Addr returns the pseudonym of an address.
-func (k *Key) Addr(addr netip.Addr) netip.Addr {
+// addr returns the pseudonym of an address.
+func (k *Key) addr(addr netip.Addr) netip.Addr {
 	b := [16]byte{0x20, 0x01, 0x0d, 0xb8}
 	copy(b[8:], k.hash("address", addr.Unmap().String()))
 	return netip.AddrFrom16(b)
 }
 
-// End returns the pseudonym of an address and port. It keeps the port, which shows the
+// end returns the pseudonym of an address and port. It keeps the port, which shows the
 // protocol.
-func (k *Key) End(end netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(k.Addr(end.Addr()), end.Port())
+func (k *Key) end(end netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(k.addr(end.Addr()), end.Port())
 }
 
 // Message replaces all identities in a message. No later reader may need the real
 // identities.
 func (k *Key) Message(m *message.Message) {
-	m.Src, m.Dst = k.End(m.Src), k.End(m.Dst)
+	m.Src, m.Dst = k.end(m.Src), k.end(m.Dst)
 	m.Name = k.Name(m.Protocol, m.Name)
 	for i := range m.Identifiers {
 		id := &m.Identifiers[i]

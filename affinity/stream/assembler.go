@@ -141,10 +141,13 @@ func (a *Assembler) begin(h *Half, seq uint32) {
 	}
 }
 
+// ackTimeout replaces GapTimeout if the receiver has acknowledged the missing bytes.
+const ackTimeout = 10 * time.Millisecond
+
 // expire skips the gaps of halves that waited too long, and ends idle connections. A clock
 // that jumps back must not keep them for ever.
 func (a *Assembler) expire(now int64) {
-	a.skipOld(&a.acked, now, a.options.AckTimeout)
+	a.skipOld(&a.acked, now, ackTimeout)
 	a.skipOld(&a.waiting, now, a.options.GapTimeout)
 	for c := a.open.first(); c != nil && apart(now, c.at) > int64(a.options.Idle); c = a.open.first() {
 		a.remove(c, c.at, Idle)
@@ -229,7 +232,7 @@ func (a *Assembler) close(h *Half, at int64, why Reason) {
 	c := h.connection
 	h.ended = true
 	if h.started {
-		a.handler.End(h, at, why)
+		a.handler.End(h, why)
 	}
 	if h.Peer.ended && !c.ended {
 		c.ended, c.since = true, at

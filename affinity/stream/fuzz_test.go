@@ -45,7 +45,7 @@ func (a *auditor) begin(h *stream.Half) {
 	}
 }
 
-func (a *auditor) End(h *stream.Half, _ int64, _ stream.Reason) {
+func (a *auditor) End(h *stream.Half, _ stream.Reason) {
 	a.begin(h)
 	a.ended[h] = true
 }

@@ -55,7 +55,7 @@ type discard struct{ bytes int }
 
 func (d *discard) Data(_ *stream.Half, _ int64, b []byte) { d.bytes += len(b) }
 func (d *discard) Gap(*stream.Half, int64, int)           {}
-func (d *discard) End(*stream.Half, int64, stream.Reason) {}
+func (d *discard) End(*stream.Half, stream.Reason)        {}
 
 // TestSteadyStateDoesNotAllocate checks segments in order, early segments, and new
 // connections in place of old ones.

@@ -9,6 +9,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -26,7 +27,7 @@ type Handler interface {
 	// End reports the end of a direction. It is called once for each direction in which
 	// something was sent or acknowledged. After the second End of a connection, its halves
 	// are reused for other connections.
-	End(h *Half, at int64, why Reason)
+	End(h *Half, why Reason)
 }
 
 // A Half is one direction of a connection.
@@ -94,9 +95,6 @@ type Options struct {
 	// GapTimeout is how long early bytes wait for missing bytes before them. Zero means 3
 	// s.
 	GapTimeout time.Duration
-	// AckTimeout replaces GapTimeout if the receiver has acknowledged the missing bytes.
-	// Zero means 10 ms.
-	AckTimeout time.Duration
 	// Idle is how long a connection is kept without a segment. Zero means 15 min.
 	Idle time.Duration
 	// Linger is how long an ended connection is kept, so that its late segments do not
@@ -106,24 +104,11 @@ type Options struct {
 
 // withDefaults returns the options with defaults in place of zeros.
 func (o Options) withDefaults() Options {
-	if o.MaxMemory == 0 {
-		o.MaxMemory = 256 << 20
-	}
-	if o.MaxConnection == 0 {
-		o.MaxConnection = 4 << 20
-	}
-	if o.GapTimeout == 0 {
-		o.GapTimeout = 3 * time.Second
-	}
-	if o.AckTimeout == 0 {
-		o.AckTimeout = 10 * time.Millisecond
-	}
-	if o.Idle == 0 {
-		o.Idle = 15 * time.Minute
-	}
-	if o.Linger == 0 {
-		o.Linger = 10 * time.Second
-	}
+	o.MaxMemory = cmp.Or(o.MaxMemory, 256<<20)
+	o.MaxConnection = cmp.Or(o.MaxConnection, 4<<20)
+	o.GapTimeout = cmp.Or(o.GapTimeout, 3*time.Second)
+	o.Idle = cmp.Or(o.Idle, 15*time.Minute)
+	o.Linger = cmp.Or(o.Linger, 10*time.Second)
 	return o
 }
 

@@ -41,7 +41,7 @@ func (r *recorder) Gap(h *stream.Half, _ int64, n int) {
 	r.log = append(r.log, fmt.Sprintf("gap %d", n))
 }
 
-func (r *recorder) End(h *stream.Half, _ int64, why stream.Reason) {
+func (r *recorder) End(h *stream.Half, why stream.Reason) {
 	who := "client"
 	if h.Src == server {
 		who = "server"
@@ -174,9 +174,9 @@ func TestAssembler(t *testing.T) {
 // gapTimes has the time of the last gap, by the sender.
 type gapTimes map[netip.AddrPort]int64
 
-func (g gapTimes) Data(*stream.Half, int64, []byte)       {}
-func (g gapTimes) Gap(h *stream.Half, at int64, _ int)    { g[h.Src] = at }
-func (g gapTimes) End(*stream.Half, int64, stream.Reason) {}
+func (g gapTimes) Data(*stream.Half, int64, []byte)    {}
+func (g gapTimes) Gap(h *stream.Half, at int64, _ int) { g[h.Src] = at }
+func (g gapTimes) End(*stream.Half, stream.Reason)     {}
 
 // TestAcknowledgedGapsAreReportedSoon: every 5 ms the bytes of another connection are
 // missing. Each gap must be reported soon after its acknowledgement, although newer gaps are

@@ -96,8 +96,8 @@ func (f *follower) Data(h *stream.Half, _ int64, b []byte) {
 	}
 }
 
-func (f *follower) Gap(h *stream.Half, _ int64, _ int)     { f.of(h).whole = false }
-func (f *follower) End(*stream.Half, int64, stream.Reason) {}
+func (f *follower) Gap(h *stream.Half, _ int64, _ int) { f.of(h).whole = false }
+func (f *follower) End(*stream.Half, stream.Reason)    {}
 
 // TestStreamsAreThoseOfTshark compares the bytes of each direction of the TCP
 // connections of the shared captures, up to the first gap, with what tshark reads.

@@ -101,22 +101,34 @@ func Open(c Config) (t *Tap, err error) {
 	return t, nil
 }
 
-// filter makes the socket drop frames of other interfaces. It also drops frames that leave
-// a loopback interface, because each of them arrives there again.
-func (t *Tap) filter() error {
-	program := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtInterfaceIndex}}
-	for _, at := range t.interfaces {
-		if at.Loopback {
-			program = append(program,
+// program returns a filter that drops frames of other interfaces. It also drops frames that leave
+// a loopback interface, because each of them arrives there again. After Any, the filter passes the
+// frames of all other interfaces, and Next drops those of interfaces that Any did not find: a host
+// may have thousands of interfaces, and the kernel limits the length of a filter.
+func program(interfaces []Interface) []bpf.Instruction {
+	all := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtInterfaceIndex}}
+	var others bpf.RetConstant
+	for _, at := range interfaces {
+		if at.Optional {
+			others.Val = blockSize
+		}
+		switch {
+		case at.Loopback:
+			all = append(all,
 				bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(at.Index), SkipFalse: 4},
 				bpf.LoadExtension{Num: bpf.ExtType},
 				bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
 				bpf.RetConstant{Val: blockSize}, bpf.RetConstant{})
-			continue
+		case !at.Optional:
+			all = append(all, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(at.Index), SkipFalse: 1}, bpf.RetConstant{Val: blockSize})
 		}
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(at.Index), SkipFalse: 1}, bpf.RetConstant{Val: blockSize})
 	}
-	raw, err := bpf.Assemble(append(program, bpf.RetConstant{}))
+	return append(all, others)
+}
+
+// filter gives the socket its filter.
+func (t *Tap) filter() error {
+	raw, err := bpf.Assemble(program(t.interfaces))
 	if err != nil {
 		return fmt.Errorf("assemble a filter: %w", err)
 	}
@@ -165,23 +177,28 @@ func (t *Tap) Close() error {
 
 // Next returns the next frame, if the kernel has handed it over. It does not wait.
 func (t *Tap) Next(f *Frame) bool {
-	for t.left == 0 {
-		if !t.advance() {
-			return false
+	for {
+		for t.left == 0 {
+			if !t.advance() {
+				return false
+			}
 		}
+		head := (*unix.Tpacket3Hdr)(unsafe.Pointer(&t.memory[t.offset]))
+		address := (*unix.RawSockaddrLinklayer)(unsafe.Pointer(&t.memory[t.offset+int(unsafe.Sizeof(*head))])) // a multiple of TPACKET_ALIGNMENT
+		start := t.offset + int(head.Mac)
+		t.left--
+		t.offset += int(head.Next_offset)
+		at, found := t.index[address.Ifindex]
+		if !found { // Any did not find the interface
+			continue
+		}
+		f.Bytes = t.memory[start : start+int(head.Snaplen)]
+		f.Length, f.At, f.Interface = int(head.Len), int64(head.Sec)*1e9+int64(head.Nsec), at
+		if head.Status&unix.TP_STATUS_VLAN_VALID != 0 {
+			t.tag(f, head, start)
+		}
+		return true
 	}
-	head := (*unix.Tpacket3Hdr)(unsafe.Pointer(&t.memory[t.offset]))
-	address := (*unix.RawSockaddrLinklayer)(unsafe.Pointer(&t.memory[t.offset+int(unsafe.Sizeof(*head))])) // a multiple of TPACKET_ALIGNMENT
-	start := t.offset + int(head.Mac)
-	f.Bytes = t.memory[start : start+int(head.Snaplen)]
-	f.Length, f.At = int(head.Len), int64(head.Sec)*1e9+int64(head.Nsec)
-	f.Interface = t.index[address.Ifindex]
-	if head.Status&unix.TP_STATUS_VLAN_VALID != 0 {
-		t.tag(f, head, start)
-	}
-	t.left--
-	t.offset += int(head.Next_offset)
-	return true
 }
 
 // advance returns the block to the kernel and moves on to the next block. It reports whether the
@@ -234,7 +251,8 @@ func (t *Tap) Wait(most time.Duration) error {
 	return nil
 }
 
-// Dropped returns the number of frames that the ring had no room for since the last call.
+// Dropped returns the number of frames that the ring had no room for since the last call. After Any,
+// they may be frames of interfaces that Any did not find.
 func (t *Tap) Dropped() (uint64, error) {
 	s, err := unix.GetsockoptTpacketStatsV3(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {

@@ -374,6 +374,45 @@ func TestAnyGoesOnWithoutAnInterface(t *testing.T) {
 	})
 }
 
+// TestAnyLeavesOutLaterInterfaces makes a link during the capture. The filter lets its frames pass.
+func TestAnyLeavesOutLaterInterfaces(t *testing.T) {
+	inside(t, func() error {
+		heard, err := open(1<<20, false, tap.Any)
+		if err != nil {
+			return err
+		}
+		defer heard.Close()
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "c"}, PeerName: "d"}); err != nil {
+			return err
+		}
+		for _, name := range []string{"d", "c"} {
+			link, err := netlink.LinkByName(name)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetUp(link); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"c", "a"} {
+			s, err := newSender(name)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(s.fd)
+			if err := s.send(frame("test from " + name)); err != nil {
+				return err
+			}
+		}
+		for range 2 { // the frame leaves a, and arrives at b
+			if f, err := read(heard); err != nil || string(f.Bytes[14:]) != "test from a" {
+				return fmt.Errorf("%q, want the frame from a: %w", f.Bytes, err)
+			}
+		}
+		return nil
+	})
+}
+
 func TestErrorWithoutPrivilegeHasAdvice(t *testing.T) {
 	inside(t, func() error { // on a separate thread
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -145,11 +145,47 @@ func golden() []sample {
 // found returns the values in a message.
 func found(m *diameter.Message) want {
 	w := want{
-		name: m.Name(), session: string(m.SessionID()), origin: string(m.OriginHost()), destination: string(m.DestinationHost()),
-		user: string(m.UserName()), public: string(m.PublicIdentity()),
-		imsi: string(m.Subscription(diameter.IMSI)), msisdn: string(m.Subscription(diameter.E164)),
+		name: m.Name(), session: string(value(m, diameter.SessionID)),
+		origin: string(value(m, diameter.OriginHost)), destination: string(value(m, diameter.DestinationHost)),
+		user: string(value(m, diameter.UserName)), public: string(publicIdentity(m)),
+		imsi: string(identity(m, diameter.IMSI)), msisdn: string(identity(m, diameter.E164)),
 	}
 	w.result, _ = m.Result()
-	w.kind, _ = m.RequestType()
+	if v := value(m, diameter.CCRequestType); len(v) == 4 {
+		w.kind = diameter.RequestType(binary.BigEndian.Uint32(v))
+	}
 	return w
+}
+
+// value returns the value of the first AVP of the IETF with a code, nil for none.
+func value(m *diameter.Message, code diameter.Code) []byte {
+	if a := m.Each(); a.Find(0, code) {
+		return a.Value
+	}
+	return nil
+}
+
+// publicIdentity returns the public identity, nil for none. It is in the message itself (Cx) or inside
+// User-Identity (Sh).
+func publicIdentity(m *diameter.Message) []byte {
+	a := m.Each()
+	if user := m.Each(); user.Find(diameter.ThreeGPP, diameter.UserIdentity) {
+		a = diameter.Group(user.Value)
+	}
+	if a.Find(diameter.ThreeGPP, diameter.PublicIdentity) {
+		return a.Value
+	}
+	return nil
+}
+
+// identity returns the first subscription identity of a type, nil for none.
+func identity(m *diameter.Message, of diameter.SubscriptionType) []byte {
+	for a := m.Each(); a.Find(0, diameter.SubscriptionID); {
+		kind, data := diameter.Group(a.Value), diameter.Group(a.Value)
+		if kind.Find(0, diameter.SubscriptionIDType) && len(kind.Value) == 4 &&
+			diameter.SubscriptionType(binary.BigEndian.Uint32(kind.Value)) == of && data.Find(0, diameter.SubscriptionIDData) {
+			return data.Value
+		}
+	}
+	return nil
 }

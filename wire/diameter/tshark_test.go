@@ -19,10 +19,11 @@ var fields = []string{
 
 // read returns the message's fields as tshark prints them.
 func read(m *diameter.Message) []string {
+	w := found(m)
 	row := []string{
 		strconv.Itoa(int(m.Command)), fmt.Sprintf("0x%02x", uint8(m.Flags)), strconv.FormatUint(uint64(m.Application), 10),
 		fmt.Sprintf("0x%08x", m.HopByHop), fmt.Sprintf("0x%08x", m.EndToEnd),
-		string(m.SessionID()), string(m.OriginHost()), string(m.DestinationHost()), string(m.UserName()), string(m.PublicIdentity()),
+		w.session, w.origin, w.destination, w.user, w.public,
 		"", "", "", strings.Join(codes(m.Each()), ","),
 	}
 	if r, ok := m.Result(); ok && r.Vendor == 0 {
@@ -30,8 +31,8 @@ func read(m *diameter.Message) []string {
 	} else if ok {
 		row[11] = strconv.Itoa(int(r.Code))
 	}
-	if k, ok := m.RequestType(); ok {
-		row[12] = strconv.Itoa(int(k))
+	if w.kind != 0 {
+		row[12] = strconv.Itoa(int(w.kind))
 	}
 	return row
 }
@@ -64,7 +65,7 @@ func compare(t *testing.T, octets []byte, row []string) {
 		values := strings.Split(data, ",")
 		for i, of := range strings.Split(types, ",") {
 			n, err := strconv.Atoi(of)
-			if got := m.Subscription(diameter.SubscriptionType(n)); err != nil || string(got) != values[i] {
+			if got := identity(&m, diameter.SubscriptionType(n)); err != nil || string(got) != values[i] {
 				t.Errorf("%s: subscription of type %s: got %q, tshark has %q", m.Name(), of, got, values[i])
 			}
 		}

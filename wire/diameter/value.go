@@ -2,48 +2,6 @@ package diameter
 
 import "encoding/binary"
 
-// find returns the value of the first IETF AVP with a code; nil: none.
-func (m *Message) find(c Code) []byte {
-	if a := m.Each(); a.Find(0, c) {
-		return a.Value
-	}
-	return nil
-}
-
-// SessionID returns the Session-Id, nil for none (section 8.8).
-func (m *Message) SessionID() []byte { return m.find(SessionID) }
-
-// OriginHost returns the identity of the node that made the message, nil for none
-// (section 6.3).
-func (m *Message) OriginHost() []byte { return m.find(OriginHost) }
-
-// DestinationHost returns the identity of the node that a request is for, nil for
-// none (section 6.5).
-func (m *Message) DestinationHost() []byte { return m.find(DestinationHost) }
-
-// UserName returns the User-Name, nil for none: the IMSI on S6a (TS 29.272 clause
-// 7.3), the private identity on Cx (TS 29.229 clause 6.3).
-func (m *Message) UserName() []byte { return m.find(UserName) }
-
-// PublicIdentity returns the first public identity, nil for none. It is in the
-// message itself (Cx) or inside User-Identity (Sh).
-func (m *Message) PublicIdentity() []byte {
-	for a := m.Each(); a.Next(); {
-		if a.Vendor != ThreeGPP {
-			continue
-		}
-		switch a.Code {
-		case PublicIdentity:
-			return a.Value
-		case UserIdentity:
-			if inner := Group(a.Value); inner.Find(ThreeGPP, PublicIdentity) {
-				return inner.Value
-			}
-		}
-	}
-	return nil
-}
-
 // A Result is the result of a request. The code is from Result-Code if the
 // vendor is zero, else from Experimental-Result-Code (sections 7.1, 7.6 and
 // 7.7).
@@ -104,13 +62,6 @@ func (t RequestType) String() string {
 	return "unknown"
 }
 
-// RequestType returns the CC-Request-Type. It returns false if there is none.
-func (m *Message) RequestType() (RequestType, bool) {
-	a := m.Each()
-	v, ok := a.number(CCRequestType)
-	return RequestType(v), ok
-}
-
 // A SubscriptionType says which identity a Subscription-Id has (RFC 4006 section
 // 8.47).
 type SubscriptionType uint32
@@ -123,14 +74,3 @@ const (
 	NAI     SubscriptionType = 3
 	Private SubscriptionType = 4
 )
-
-// Subscription returns the first subscription identity of a type, nil for none.
-func (m *Message) Subscription(of SubscriptionType) []byte {
-	for a := m.Each(); a.Find(0, SubscriptionID); {
-		types, data := Group(a.Value), Group(a.Value)
-		if t, ok := types.number(SubscriptionIDType); ok && SubscriptionType(t) == of && data.Find(0, SubscriptionIDData) {
-			return data.Value
-		}
-	}
-	return nil
-}

@@ -1,6 +1,10 @@
 package gtpc
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"vitrine/wire/identity"
+)
 
 // AppendHeader begins a message with a TEID. The caller appends the elements and
 // then calls End to set the length.
@@ -62,17 +66,7 @@ func EndGroup(b []byte, start int) []byte {
 // AppendDigits appends an IMSI, MSISDN or MEI with its digits as TBCD.
 func AppendDigits[T string | []byte](b []byte, t Element, digits T) []byte {
 	n := (len(digits) + 1) / 2
-	b = append(b, byte(t), byte(n>>8), byte(n), 0)
-	for i := 0; i < len(digits); i += 2 {
-		octet := digits[i] - '0'
-		if i+1 < len(digits) {
-			octet |= (digits[i+1] - '0') << 4
-		} else {
-			octet |= 0xf0
-		}
-		b = append(b, octet)
-	}
-	return b
+	return identity.AppendTBCD(append(b, byte(t), byte(n>>8), byte(n), 0), digits)
 }
 
 // AppendFTEID appends an F-TEID.

@@ -2,6 +2,7 @@ package gtpc
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"vitrine/wire/identity"
 )
@@ -88,12 +89,7 @@ func (r *reader) restart() Restart        { return Restart{Given: true, Counter:
 // endpoint returns an F-TEID. An F-TEID of another interface is incorrect.
 func (r *reader) endpoint(of ...Interface) Endpoint {
 	f := get(r, ParseFTEID)
-	for _, i := range of {
-		if f.Interface == i {
-			return f
-		}
-	}
-	if len(of) > 0 {
+	if len(of) > 0 && !slices.Contains(of, f.Interface) {
 		r.fail(MandatoryIncorrect)
 	}
 	return f

@@ -36,3 +36,16 @@ func (d *Digits) Len() int { return int(d.length) }
 func (d *Digits) Bytes() []byte { return d.digits[:d.length] }
 
 func (d Digits) String() string { return string(d.digits[:d.length]) }
+
+// AppendTBCD appends digits in ASCII, two in each octet, the first in the low half. 0xf fills
+// an odd last half (TS 24.008 clause 10.5.1.4, TS 29.274 clause 8.3, TS 29.272 clause 7.3.82).
+func AppendTBCD[T string | []byte](b []byte, digits T) []byte {
+	for i := 0; i < len(digits); i += 2 {
+		octet := 0xf0 | (digits[i] - '0')
+		if i+1 < len(digits) {
+			octet = (digits[i+1]-'0')<<4 | (digits[i] - '0')
+		}
+		b = append(b, octet)
+	}
+	return b
+}

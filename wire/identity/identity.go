@@ -38,6 +38,14 @@ func MakePLMN(mcc, mnc string) (PLMN, bool) {
 	}, true
 }
 
+// ParsePLMN encodes the digits of a country code and a network code together, such as 00101.
+func ParsePLMN(digits string) (PLMN, bool) {
+	if len(digits) < 5 {
+		return PLMN{}, false
+	}
+	return MakePLMN(digits[:3], digits[3:])
+}
+
 // Valid reports whether all halves of octets are digits, and only the third digit
 // of the network code is absent.
 func (p PLMN) Valid() bool {

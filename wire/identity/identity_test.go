@@ -31,6 +31,16 @@ func TestPLMN(t *testing.T) {
 			t.Errorf("MakePLMN accepted %v as %v", c, p)
 		}
 	}
+	for digits, want := range map[string]string{"00101": "001-01", "310410": "310-410"} {
+		if p, ok := identity.ParsePLMN(digits); !ok || p.String() != want {
+			t.Errorf("ParsePLMN read %s as %v, %v, want %s", digits, p, ok, want)
+		}
+	}
+	for _, digits := range []string{"", "0010", "0010123", "001-01", "0010x"} {
+		if p, ok := identity.ParsePLMN(digits); ok {
+			t.Errorf("ParsePLMN accepted %q as %v", digits, p)
+		}
+	}
 	for _, p := range []identity.PLMN{{0xf0, 0xf1, 0x10}, {0x00, 0xa1, 0x10}, {0x00, 0xf1, 0xf0}} {
 		if p.Valid() {
 			t.Errorf("the invalid PLMN %x counts as valid", p)

@@ -71,43 +71,6 @@ func (m *DedicatedBearerRequest) Append(b []byte) []byte {
 	return appendTLV(appendLV(appendLV(b, m.QoS), m.TFT), 0x27, m.PCO)
 }
 
-// A ModifyBearerRequest is a Modify EPS Bearer Context Request (clause 8.3.18).
-type ModifyBearerRequest struct {
-	Header
-	QoS  []byte // new EPS quality of service: ParseQoS
-	TFT  []byte // traffic flow template (TS 24.008 clause 10.5.6.12)
-	AMBR []byte // APN-AMBR: ParseAMBR
-	PCO  []byte
-}
-
-// Parse parses the body of a PDU.
-func (m *ModifyBearerRequest) Parse(body []byte) error {
-	r, h := openESM(body, ModifyBearerRequestType)
-	*m = ModifyBearerRequest{Header: h}
-	for iei, v, ok := r.element(); ok; iei, v, ok = r.element() {
-		switch iei {
-		case 0x5b:
-			m.QoS = v
-		case 0x36:
-			m.TFT = v
-		case 0x5e:
-			m.AMBR = v
-		case 0x27:
-			m.PCO = v
-		default:
-			r.skip(iei)
-		}
-	}
-	return r.err
-}
-
-// Append appends the message.
-func (m *ModifyBearerRequest) Append(b []byte) []byte {
-	b = appendTLV(appendESM(b, m.Header, ModifyBearerRequestType), 0x5b, m.QoS)
-	b = appendTLV(b, 0x36, m.TFT)
-	return appendTLV(appendTLV(b, 0x5e, m.AMBR), 0x27, m.PCO)
-}
-
 // A BearerAccept accepts a request about a bearer: the types that end in Accept
 // (clauses 8.3.1, 8.3.4, 8.3.11, 8.3.16). Its Header has the type.
 type BearerAccept struct {

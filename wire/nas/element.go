@@ -1,6 +1,9 @@
 package nas
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // A reader reads the information elements of one message in order (TS 24.007
 // clause 11.2.1). It keeps the first error, and then reads only zeros.
@@ -16,7 +19,7 @@ type reader struct {
 // types.
 func openEMM(body []byte, types ...Type) (reader, Type) {
 	h, err := ParseHeader(body)
-	if err == nil && (h.Discriminator != EMM || !contains(types, h.Type)) {
+	if err == nil && (h.Discriminator != EMM || !slices.Contains(types, h.Type)) {
 		err = ErrType
 	}
 	if err != nil {
@@ -28,22 +31,13 @@ func openEMM(body []byte, types ...Type) (reader, Type) {
 // openESM is like openEMM but for ESM messages.
 func openESM(body []byte, types ...Type) (reader, Header) {
 	h, err := ParseHeader(body)
-	if err == nil && (h.Discriminator != ESM || !contains(types, h.Type)) {
+	if err == nil && (h.Discriminator != ESM || !slices.Contains(types, h.Type)) {
 		err = ErrType
 	}
 	if err != nil {
 		return reader{err: err, esm: true}, Header{}
 	}
 	return reader{rest: body[3:], esm: true}, h
-}
-
-func contains(types []Type, t Type) bool {
-	for _, of := range types {
-		if of == t {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *reader) fail(err error) {

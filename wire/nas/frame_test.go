@@ -139,9 +139,6 @@ func TestNothingIsAllocated(t *testing.T) {
 		for l := nas.ParseTAIs(reply.TAIs); l.Next(); {
 			areas++
 		}
-		for o := nas.ParseOptions(bearer.PCO); o.Next(); {
-			areas++
-		}
 		_, _ = nas.ParseQoS(bearer.QoS)
 		b = request.Append(b[:0])
 		b = reply.Append(b)

@@ -14,9 +14,9 @@ func empties() []message {
 		&nas.AttachRequest{}, &nas.AttachAccept{}, &nas.AttachComplete{}, &nas.Reject{}, &nas.DetachRequest{}, &nas.NetworkDetach{},
 		&nas.UpdateRequest{}, &nas.UpdateAccept{}, &nas.AuthenticationRequest{}, &nas.AuthenticationResponse{}, &nas.Failure{},
 		&nas.IdentityRequest{}, &nas.IdentityResponse{}, &nas.SecurityModeCommand{}, &nas.SecurityModeComplete{}, &nas.Empty{},
-		&nas.ReallocationCommand{}, &nas.EMMInformation{}, &nas.ConnectivityRequest{}, &nas.DisconnectRequest{},
+		&nas.ReallocationCommand{}, &nas.ConnectivityRequest{},
 		&nas.ESMInformationRequest{}, &nas.ESMInformationResponse{}, &nas.DefaultBearerRequest{}, &nas.DedicatedBearerRequest{},
-		&nas.ModifyBearerRequest{}, &nas.BearerAccept{}, &nas.Release{}, &nas.ResourceRequest{},
+		&nas.BearerAccept{}, &nas.Release{}, &nas.ResourceRequest{},
 	}
 }
 
@@ -68,8 +68,6 @@ func values(m message) {
 		_, _ = nas.ParseAMBR(m.AMBR)
 		_, _ = nas.ParseAddress(m.Address)
 		_, _ = nas.AppendName(nil, m.APN)
-		for o := nas.ParseOptions(m.PCO); o.Next(); {
-		}
 	}
 }
 

@@ -68,7 +68,7 @@ var (
 	tai   = identity.TAI{PLMN: test, TAC: 12345}
 	tais  = nas.AppendTAIs(nil, tai)
 	apn   = nas.AppendAPN(nil, "internet.example")
-	pco   = nas.AppendOption(nas.AppendOption(nas.AppendOptions(nil), 0x000d), 0x0010)
+	pco   = octets("80000d00001000")
 	ambr  = nas.AMBR{Down: 256_000, Up: 48_000}.Append(nil)
 	voice = nas.QoS{QCI: 1, MaxUp: 576, MaxDown: 576, GuaranteedUp: 64, GuaranteedDown: 64}.Append(nil)
 	tft   = octets("2121000530115013c4")
@@ -122,9 +122,6 @@ func emmMessages(g map[string][]byte) map[string]message {
 		},
 		"security-mode-reject": &nas.Failure{Type: nas.SecurityModeRejectType, Cause: nas.CauseCapabilityMismatch},
 		"emm-status":           &nas.Failure{Type: nas.EMMStatusType, Cause: nas.CauseTypeUnknown},
-		"emm-information": &nas.EMMInformation{
-			FullName: octets("90560069"), ShortName: octets("9056"), Zone: octets("40"), Time: octets("62114231000040"), Daylight: octets("01"),
-		},
 	}
 }
 
@@ -145,7 +142,6 @@ func esmMessages() map[string]message {
 		},
 		"dedicated-bearer-accept":   &nas.BearerAccept{Header: esm(6, 0, nas.DedicatedBearerAcceptType)},
 		"dedicated-bearer-reject":   &nas.Release{Header: esm(6, 0, nas.DedicatedBearerRejectType), Cause: nas.ESMCauseResources},
-		"modify-bearer-request":     &nas.ModifyBearerRequest{Header: esm(6, 0, nas.ModifyBearerRequestType), QoS: voice, AMBR: ambr},
 		"modify-bearer-accept":      &nas.BearerAccept{Header: esm(6, 0, nas.ModifyBearerAcceptType)},
 		"deactivate-bearer-request": &nas.Release{Header: esm(6, 3, nas.DeactivateRequestType), Cause: nas.ESMCauseRegular},
 		"deactivate-bearer-accept":  &nas.BearerAccept{Header: esm(6, 0, nas.DeactivateAcceptType)},
@@ -157,7 +153,6 @@ func esmMessages() map[string]message {
 			Header: esm(0, 3, nas.ModificationRequestType), Bearer: 6, Aggregate: octets("a101"), Cause: nas.ESMCauseRegular,
 		},
 		"bearer-resource-modification-reject": &nas.Release{Header: esm(0, 3, nas.ModificationRejectType), Cause: nas.ESMCauseUnknownBearer},
-		"pdn-disconnect-request":              &nas.DisconnectRequest{Header: esm(0, 4, nas.DisconnectRequestType), Linked: 5},
 		"esm-information-request":             &nas.ESMInformationRequest{Header: esm(0, 1, nas.ESMInformationRequestType)},
 		"esm-information-response":            &nas.ESMInformationResponse{Header: esm(0, 1, nas.ESMInformationResponseType), APN: apn, PCO: pco},
 		"esm-status":                          &nas.Release{Header: esm(5, 0, nas.ESMStatusType), Cause: nas.ESMCauseUnknownBearer},

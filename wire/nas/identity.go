@@ -67,15 +67,7 @@ func (id *Identity) Append(b []byte) []byte {
 	if len(digits)%2 == 1 {
 		first |= odd
 	}
-	b = append(b, first)
-	for i := 1; i < len(digits); i += 2 {
-		octet := 0xf0 | (digits[i] - '0')
-		if i+1 < len(digits) {
-			octet = (digits[i+1]-'0')<<4 | (digits[i] - '0')
-		}
-		b = append(b, octet)
-	}
-	return b
+	return identity.AppendTBCD(append(b, first), digits[1:])
 }
 
 // appendLV appends the identity with its length before it.

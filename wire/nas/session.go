@@ -15,7 +15,7 @@ type ConnectivityRequest struct {
 	PDN      uint8  // PDNv4, PDNv6 or PDNv4v6
 	Transfer bool   // APN and options follow in an ESM Information Response (clause 9.9.4.5)
 	APN      []byte // labels: AppendAPN
-	PCO      []byte // protocol configuration options: Options
+	PCO      []byte // protocol configuration options (TS 24.008 clause 10.5.6.3)
 }
 
 // Parse parses the body of a PDU, or an ESM message container.
@@ -45,26 +45,6 @@ func (m *ConnectivityRequest) Append(b []byte) []byte {
 		b = append(b, 0xd1)
 	}
 	return appendTLV(appendTLV(b, 0x28, m.APN), 0x27, m.PCO)
-}
-
-// A DisconnectRequest is a PDN Disconnect Request (clause 8.3.22).
-type DisconnectRequest struct {
-	Header
-	Linked uint8 // identity of the default bearer
-	PCO    []byte
-}
-
-// Parse parses the body of a PDU.
-func (m *DisconnectRequest) Parse(body []byte) error {
-	r, h := openESM(body, DisconnectRequestType)
-	*m = DisconnectRequest{Header: h, Linked: r.octet() & 0x0f}
-	m.PCO = r.options()
-	return r.err
-}
-
-// Append appends the message.
-func (m *DisconnectRequest) Append(b []byte) []byte {
-	return appendTLV(append(appendESM(b, m.Header, DisconnectRequestType), m.Linked&0x0f), 0x27, m.PCO)
 }
 
 // An ESMInformationRequest asks for the APN and the options that a PDN

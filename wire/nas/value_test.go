@@ -91,22 +91,6 @@ func TestAPN(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
-	b := nas.AppendOptions(nil)
-	b = nas.AppendOption(b, 0x000d, 8, 8, 8, 8)
-	b = nas.AppendOption(b, 0x0010)
-	o := nas.ParseOptions(b)
-	if !o.Next() || o.ID != 0x000d || !bytes.Equal(o.Value, []byte{8, 8, 8, 8}) || !o.Next() || o.ID != 0x0010 || len(o.Value) != 0 || o.Next() || o.Err != nil {
-		t.Errorf("%+v", o)
-	}
-	for _, s := range []string{"", "8000", "80000d0408"} {
-		o := nas.ParseOptions(octets(s))
-		if o.Next() || !errors.Is(o.Err, nas.ErrValue) {
-			t.Errorf("%q: %+v", s, o)
-		}
-	}
-}
-
 // TestRates uses values of tables 9.9.4.2.1 and 9.9.4.3.1, in kbit/s.
 func TestRates(t *testing.T) {
 	for _, c := range []struct {

@@ -36,7 +36,7 @@ func FuzzParse(f *testing.F) {
 			if e.Type >= 0x8000 {
 				covered += 2
 			}
-			values(e.Type, e.Value, nil)
+			values(e.Type, e.Value)
 		}
 		if (e.Err == nil) != (covered == len(m.IEs)) {
 			t.Fatalf("the elements cover %d of %d octets, error %v", covered, len(m.IEs), e.Err)

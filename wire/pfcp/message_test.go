@@ -2,10 +2,10 @@ package pfcp_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"testing"
-	"time"
 
 	"vitrine/wire/pfcp"
 )
@@ -24,11 +24,7 @@ func TestReadsASessionsEstablishment(t *testing.T) {
 	if m.Type != pfcp.SessionEstablishmentRequest || m.Type.IsResponse() || !m.HasSEID || m.SEID != 0 || m.Sequence != 3 {
 		t.Errorf("%+v", m)
 	}
-	v, _ := m.Find(pfcp.NodeID)
-	if n, ok := pfcp.ParseNodeID(v); !ok || n.Addr != netip.MustParseAddr("192.0.2.1") {
-		t.Errorf("got node %+v, %v", n, ok)
-	}
-	v, _ = m.Find(pfcp.FSEID)
+	v, _ := m.Find(pfcp.FSEID)
 	if f, ok := pfcp.ParseFSEID(v); !ok || f != (pfcp.Endpoint{SEID: 0x0102030405060708, V4: netip.MustParseAddr("192.0.2.1")}) {
 		t.Errorf("got F-SEID %+v, %v", f, ok)
 	}
@@ -40,15 +36,13 @@ func TestReadsASessionsEstablishment(t *testing.T) {
 			continue
 		}
 		for inner := pfcp.Group(e.Value); inner.Next(); {
-			id, ok := pfcp.ParseRuleID(inner.Type, inner.Value)
-			switch {
-			case !ok:
-			case inner.Type == pfcp.PDRID:
-				pdrs = append(pdrs, id)
-			case inner.Type == pfcp.FARID:
-				fars = append(fars, id)
-			case inner.Type == pfcp.QERID:
-				qers = append(qers, id)
+			switch inner.Type {
+			case pfcp.PDRID:
+				pdrs = append(pdrs, uint32(binary.BigEndian.Uint16(inner.Value)))
+			case pfcp.FARID:
+				fars = append(fars, binary.BigEndian.Uint32(inner.Value))
+			case pfcp.QERID:
+				qers = append(qers, binary.BigEndian.Uint32(inner.Value))
 			}
 		}
 	}
@@ -57,26 +51,14 @@ func TestReadsASessionsEstablishment(t *testing.T) {
 	}
 }
 
-func TestReadsNodes(t *testing.T) {
+func TestReadsAnAssociationsSetup(t *testing.T) {
 	m := parse(t, golden()[3])
 	if m.HasSEID || m.Sequence != 0xfffffe || !m.Type.IsResponse() {
 		t.Errorf("%+v", m)
 	}
-	v, _ := m.Find(pfcp.NodeID)
-	n, ok := pfcp.ParseNodeID(v)
-	if name := string(n.AppendName(nil)); !ok || name != "upf.example" || n.Addr.IsValid() {
-		t.Errorf("got node %q, %v", name, ok)
-	}
-	v, _ = m.Find(pfcp.Cause)
+	v, _ := m.Find(pfcp.Cause)
 	if c, ok := pfcp.ParseCause(v); !ok || !c.Accepted() {
 		t.Errorf("got cause %d, %v", c, ok)
-	}
-	v, _ = m.Find(pfcp.RecoveryTimeStamp)
-	if at, ok := pfcp.ParseRecovery(v); !ok || !at.Equal(time.Date(2020, 11, 26, 20, 18, 8, 0, time.UTC)) {
-		t.Errorf("recovery time: got %v, %v", at.UTC(), ok)
-	}
-	if at, ok := pfcp.ParseRecovery([]byte{0, 0, 0, 1}); !ok || !at.Equal(time.Date(2036, 2, 7, 6, 28, 17, 0, time.UTC)) {
-		t.Errorf("recovery time one second after the rollover: got %v, %v", at.UTC(), ok)
 	}
 }
 
@@ -135,14 +117,7 @@ func TestRejectsShortValues(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"F-SEID without its IPv4 address": second(pfcp.ParseFSEID(fseidV4[4:16])),
 		"F-SEID without its IPv6 address": second(pfcp.ParseFSEID(fseidBoth[4:20])),
-		"node without its IPv4 address":   second(pfcp.ParseNodeID(nodeV4[4:8])),
-		"node without its IPv6 address":   second(pfcp.ParseNodeID(nodeV6[4:20])),
-		"node without its name":           second(pfcp.ParseNodeID([]byte{2})),
-		"node of another kind":            second(pfcp.ParseNodeID([]byte{3, 1, 2, 3, 4})),
-		"recovery of three octets":        second(pfcp.ParseRecovery([]byte{1, 2, 3})),
 		"cause of none":                   second(pfcp.ParseCause(nil)),
-		"PDR of one octet":                second(pfcp.ParseRuleID(pfcp.PDRID, []byte{1})),
-		"FAR of three octets":             second(pfcp.ParseRuleID(pfcp.FARID, []byte{1, 2, 3})),
 	} {
 		if ok {
 			t.Error(name)
@@ -153,7 +128,7 @@ func TestRejectsShortValues(t *testing.T) {
 func second[T any](_ T, ok bool) bool { return ok }
 
 func TestNothingIsAllocated(t *testing.T) {
-	messages, name := golden(), make([]byte, 0, 256)
+	messages := golden()
 	total := uint64(0)
 	if n := testing.AllocsPerRun(100, func() {
 		for _, b := range messages {
@@ -163,7 +138,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			}
 			total += uint64(len(m.Type.String())) + m.SEID
 			for e := m.Elements(); e.Next(); {
-				total += values(e.Type, e.Value, name)
+				total += values(e.Type, e.Value)
 			}
 		}
 	}); n != 0 {
@@ -173,25 +148,18 @@ func TestNothingIsAllocated(t *testing.T) {
 
 // values reads a value and, of a group, those inside it. It returns a sum of
 // them.
-func values(of pfcp.Element, v, buffer []byte) (sum uint64) {
+func values(of pfcp.Element, v []byte) (sum uint64) {
 	switch of {
-	case pfcp.NodeID:
-		n, _ := pfcp.ParseNodeID(v)
-		sum += uint64(len(n.AppendName(buffer)))
 	case pfcp.FSEID:
 		f, _ := pfcp.ParseFSEID(v)
 		sum += f.SEID
 	case pfcp.Cause:
 		c, _ := pfcp.ParseCause(v)
 		sum += uint64(c)
-	case pfcp.RecoveryTimeStamp:
-		at, _ := pfcp.ParseRecovery(v)
-		sum += uint64(at.Unix())
 	}
 	if of.IsGroup() {
 		for e := pfcp.Group(v); e.Next(); {
-			id, _ := pfcp.ParseRuleID(e.Type, e.Value)
-			sum += uint64(id)
+			sum += uint64(e.Type) + uint64(len(e.Value))
 		}
 	}
 	return sum
@@ -205,7 +173,7 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 		for e := m.Elements(); e.Next(); {
-			values(e.Type, e.Value, nil)
+			values(e.Type, e.Value)
 		}
 	}
 }

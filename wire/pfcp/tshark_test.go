@@ -15,8 +15,7 @@ import (
 var (
 	headers = []string{"pfcp.msg_type", "pfcp.seqno", "pfcp.ie_type"}
 	fields  = []string{
-		"pfcp.seid", "pfcp.pdr_id", "pfcp.far_id", "pfcp.qer_id", "pfcp.cause", "pfcp.node_id_ipv4", "pfcp.node_id_ipv6",
-		"pfcp.node_id_fqdn", "pfcp.f_seid.ipv4", "pfcp.f_seid.ipv6", "pfcp.recovery_time_stamp",
+		"pfcp.seid", "pfcp.pdr_id", "pfcp.far_id", "pfcp.qer_id", "pfcp.cause", "pfcp.f_seid.ipv4", "pfcp.f_seid.ipv6",
 	}
 )
 
@@ -31,31 +30,16 @@ func (t table) walk(e pfcp.Elements) {
 		if e.Enterprise == 0 { // tshark shows others elsewhere
 			t.add("pfcp.ie_type", e.Type)
 		}
-		if id, ok := pfcp.ParseRuleID(e.Type, e.Value); ok {
-			switch e.Type {
-			case pfcp.PDRID:
-				t.add("pfcp.pdr_id", id)
-			case pfcp.FARID:
-				t.add("pfcp.far_id", id)
-			case pfcp.QERID:
-				t.add("pfcp.qer_id", id)
-			}
+		switch e.Type {
+		case pfcp.PDRID:
+			t.add("pfcp.pdr_id", binary.BigEndian.Uint16(e.Value))
+		case pfcp.FARID:
+			t.add("pfcp.far_id", binary.BigEndian.Uint32(e.Value))
+		case pfcp.QERID:
+			t.add("pfcp.qer_id", binary.BigEndian.Uint32(e.Value))
 		}
 		if c, ok := pfcp.ParseCause(e.Value); ok && e.Type == pfcp.Cause {
 			t.add("pfcp.cause", uint8(c))
-		}
-		if at, ok := pfcp.ParseRecovery(e.Value); ok && e.Type == pfcp.RecoveryTimeStamp {
-			t.add("pfcp.recovery_time_stamp", at.UTC().Format("Jan _2, 2006 15:04:05.000000000 UTC"))
-		}
-		if n, ok := pfcp.ParseNodeID(e.Value); ok && e.Type == pfcp.NodeID {
-			switch {
-			case n.Addr.Is4():
-				t.add("pfcp.node_id_ipv4", n.Addr)
-			case n.Addr.Is6():
-				t.add("pfcp.node_id_ipv6", n.Addr)
-			default:
-				t.add("pfcp.node_id_fqdn", string(n.AppendName(nil)))
-			}
 		}
 		if f, ok := pfcp.ParseFSEID(e.Value); ok && e.Type == pfcp.FSEID {
 			t.add("pfcp.seid", fmt.Sprintf("0x%016x", f.SEID))

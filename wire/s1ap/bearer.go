@@ -1,9 +1,6 @@
 package s1ap
 
-import (
-	"encoding/binary"
-	"net/netip"
-)
+import "net/netip"
 
 // A Tunnel is the end of a GTP-U tunnel: a transport layer address and a GTP-TEID
 // (clauses 9.2.2.1 and 9.2.2.2).
@@ -59,7 +56,7 @@ func (w *writer) address(v4, v6 netip.Addr) {
 
 func (r *reader) tunnel() (t Tunnel) {
 	t.V4, t.V6 = r.address()
-	t.TEID = binary.BigEndian.Uint32(r.four())
+	t.TEID = r.four()
 	return t
 }
 
@@ -239,7 +236,7 @@ func (r *reader) forward(present uint32) (t Tunnel) {
 		t.V4, t.V6 = r.address()
 	}
 	if present&1 != 0 {
-		t.TEID = binary.BigEndian.Uint32(r.four())
+		t.TEID = r.four()
 	}
 	return t
 }

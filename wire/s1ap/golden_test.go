@@ -169,12 +169,7 @@ func managementSamples() []sample {
 		}},
 		{"reset-acknowledge", s1ap.Successful, s1ap.Reset, reject, func(b []byte) []byte { return b }},
 		{"reset-acknowledge-part", s1ap.Successful, s1ap.Reset, reject, func(b []byte) []byte {
-			start := len(b)
-			b = s1ap.BeginList(b, s1ap.ResetConnections, ignore, 2)
-			for _, c := range someConnections[:2] {
-				b = s1ap.AppendConnection(b, ignore, c)
-			}
-			return s1ap.EndElement(b, start)
+			return s1ap.AppendConnections(b, someConnections[:2]...)
 		}},
 		{"paging-imsi", s1ap.Initiating, s1ap.Paging, ignore, nil},
 		{"error-indication", s1ap.Initiating, s1ap.ErrorIndication, ignore, func(b []byte) []byte {

@@ -36,63 +36,41 @@ const (
 	OverloadStop               Procedure = 35
 )
 
-// String returns the procedure's name as in clause 8, in lower case with hyphens.
+// procedures are the names of the procedures as in clause 8, in lower case with hyphens.
+var procedures = [256]string{
+	HandoverPreparation:        "handover-preparation",
+	HandoverResourceAllocation: "handover-resource-allocation",
+	HandoverNotification:       "handover-notification",
+	PathSwitchRequest:          "path-switch-request",
+	HandoverCancel:             "handover-cancel",
+	ERABSetup:                  "e-rab-setup",
+	ERABModify:                 "e-rab-modify",
+	ERABRelease:                "e-rab-release",
+	ERABReleaseIndication:      "e-rab-release-indication",
+	InitialContextSetup:        "initial-context-setup",
+	Paging:                     "paging",
+	DownlinkNASTransport:       "downlink-nas-transport",
+	InitialUEMessage:           "initial-ue-message",
+	UplinkNASTransport:         "uplink-nas-transport",
+	Reset:                      "reset",
+	ErrorIndication:            "error-indication",
+	NASNonDelivery:             "nas-non-delivery-indication",
+	S1Setup:                    "s1-setup",
+	UEContextReleaseRequest:    "ue-context-release-request",
+	UECapabilityIndication:     "ue-capability-info-indication",
+	UEContextRelease:           "ue-context-release",
+	ENBStatusTransfer:          "enb-status-transfer",
+	MMEStatusTransfer:          "mme-status-transfer",
+	ENBConfigurationUpdate:     "enb-configuration-update",
+	MMEConfigurationUpdate:     "mme-configuration-update",
+	OverloadStart:              "overload-start",
+	OverloadStop:               "overload-stop",
+}
+
+// String returns the procedure's name.
 func (p Procedure) String() string {
-	switch p {
-	case HandoverPreparation:
-		return "handover-preparation"
-	case HandoverResourceAllocation:
-		return "handover-resource-allocation"
-	case HandoverNotification:
-		return "handover-notification"
-	case PathSwitchRequest:
-		return "path-switch-request"
-	case HandoverCancel:
-		return "handover-cancel"
-	case ERABSetup:
-		return "e-rab-setup"
-	case ERABModify:
-		return "e-rab-modify"
-	case ERABRelease:
-		return "e-rab-release"
-	case ERABReleaseIndication:
-		return "e-rab-release-indication"
-	case InitialContextSetup:
-		return "initial-context-setup"
-	case Paging:
-		return "paging"
-	case DownlinkNASTransport:
-		return "downlink-nas-transport"
-	case InitialUEMessage:
-		return "initial-ue-message"
-	case UplinkNASTransport:
-		return "uplink-nas-transport"
-	case Reset:
-		return "reset"
-	case ErrorIndication:
-		return "error-indication"
-	case NASNonDelivery:
-		return "nas-non-delivery-indication"
-	case S1Setup:
-		return "s1-setup"
-	case UEContextReleaseRequest:
-		return "ue-context-release-request"
-	case UECapabilityIndication:
-		return "ue-capability-info-indication"
-	case UEContextRelease:
-		return "ue-context-release"
-	case ENBStatusTransfer:
-		return "enb-status-transfer"
-	case MMEStatusTransfer:
-		return "mme-status-transfer"
-	case ENBConfigurationUpdate:
-		return "enb-configuration-update"
-	case MMEConfigurationUpdate:
-		return "mme-configuration-update"
-	case OverloadStart:
-		return "overload-start"
-	case OverloadStop:
-		return "overload-stop"
+	if name := procedures[p]; name != "" {
+		return name
 	}
 	return "procedure-" + strconv.Itoa(int(p))
 }

@@ -137,7 +137,7 @@ func ParseECGI(v []byte) (e identity.ECGI, ok bool) {
 	r := reader{b: v}
 	p := r.sequence(1)
 	e.PLMN = r.plmn()
-	e.Cell = binary.BigEndian.Uint32(r.four()) >> 4
+	e.Cell = r.four() >> 4
 	r.at -= 4 // 28 bits
 	r.end(p)
 	return e, !r.bad
@@ -153,12 +153,12 @@ func AppendECGI(b []byte, c Criticality, e identity.ECGI) []byte {
 	return EndElement(w.b, start)
 }
 
-// four returns four octets from an octet boundary. On an error they are zeros.
-func (r *reader) four() []byte {
+// four returns the number in four octets from an octet boundary, or 0 on an error.
+func (r *reader) four() uint32 {
 	if v := r.octets(4); v != nil {
-		return v
+		return binary.BigEndian.Uint32(v)
 	}
-	return []byte{0, 0, 0, 0}
+	return 0
 }
 
 // ParseSTMSI parses an S-TMSI (clause 9.2.3.6).
@@ -171,7 +171,7 @@ func ParseSTMSI(v []byte) (identity.STMSI, bool) {
 func (r *reader) stmsi() (s identity.STMSI) {
 	p := r.sequence(1)
 	s.Code = uint8(r.bits(8))
-	s.TMSI = binary.BigEndian.Uint32(r.four())
+	s.TMSI = r.four()
 	r.end(p)
 	return s
 }

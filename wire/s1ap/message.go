@@ -125,7 +125,7 @@ func (e *Elements) Next() bool {
 		return false
 	}
 	r := reader{b: e.rest}
-	id := r.pair()
+	id := ID(r.pair())
 	criticality := Criticality(r.bits(2))
 	value := r.open()
 	if r.bad {
@@ -136,7 +136,7 @@ func (e *Elements) Next() bool {
 		e.rest = nil
 		return false
 	}
-	e.ID, e.Criticality, e.Value = ID(binary.BigEndian.Uint16(id)), criticality, value
+	e.ID, e.Criticality, e.Value = id, criticality, value
 	e.rest, e.left = e.rest[r.at/8:], e.left-1
 	return true
 }

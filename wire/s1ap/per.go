@@ -136,7 +136,7 @@ func (r *reader) sequence(optional int) preamble {
 // end skips extensions at the end of a sequence.
 func (r *reader) end(p preamble) {
 	if p.optional&1 != 0 {
-		for n := int(binary.BigEndian.Uint16(r.pair())) + 1; n > 0 && !r.bad; n-- {
+		for n := int(r.pair()) + 1; n > 0 && !r.bad; n-- {
 			r.octets(2) // id
 			r.bits(2)   // criticality
 			r.open()
@@ -157,12 +157,12 @@ func (r *reader) end(p preamble) {
 	}
 }
 
-// pair returns two octets from an octet boundary. On an error they are zeros.
-func (r *reader) pair() []byte {
+// pair returns the number in two octets from an octet boundary, or 0 on an error.
+func (r *reader) pair() uint16 {
 	if v := r.octets(2); v != nil {
-		return v
+		return binary.BigEndian.Uint16(v)
 	}
-	return []byte{0, 0}
+	return 0
 }
 
 // A writer appends aligned PER. The caller's slice is at an octet boundary when

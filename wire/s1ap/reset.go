@@ -62,8 +62,8 @@ func parseConnection(v []byte) (c Connection, ok bool) {
 	return c, !r.bad
 }
 
-// AppendConnection appends an item of a list of connections.
-func AppendConnection(b []byte, criticality Criticality, c Connection) []byte {
+// appendConnection appends an item of a list of connections.
+func appendConnection(b []byte, criticality Criticality, c Connection) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, ConnectionItem, criticality)}
 	w.flags(false, c.HasMME, c.HasENB, false)
@@ -89,7 +89,21 @@ func AppendReset(b []byte, some ...Connection) []byte {
 	}
 	b = append(b, 0x40, byte(len(some)-1))
 	for _, c := range some {
-		b = AppendConnection(b, Reject, c)
+		b = appendConnection(b, Reject, c)
+	}
+	return EndElement(b, start)
+}
+
+// AppendConnections appends the element ResetConnections with at most 256 connections. It
+// appends nothing if there are none.
+func AppendConnections(b []byte, some ...Connection) []byte {
+	if len(some) == 0 {
+		return b
+	}
+	start := len(b)
+	b = BeginList(b, ResetConnections, Ignore, len(some))
+	for _, c := range some {
+		b = appendConnection(b, Ignore, c)
 	}
 	return EndElement(b, start)
 }

@@ -1,10 +1,6 @@
 package s1ap
 
-import (
-	"encoding/binary"
-
-	"vitrine/wire/identity"
-)
+import "vitrine/wire/identity"
 
 // Areas iterates over supported tracking areas (clause 9.1.8.4). TAC and PLMNs
 // belong to the area that Next reached.
@@ -82,7 +78,7 @@ func (s *Served) Next() bool {
 	}
 	p := s.r.sequence(1)
 	s.PLMNs = s.r.octets(3 * (int(s.r.bits(5)) + 1))
-	s.Groups = s.r.octets(2 * (int(binary.BigEndian.Uint16(s.r.pair())) + 1))
+	s.Groups = s.r.octets(2 * (int(s.r.pair()) + 1))
 	s.Codes = s.r.octets(int(s.r.octet()) + 1)
 	s.r.end(p)
 	if s.r.bad {

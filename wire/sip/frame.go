@@ -5,19 +5,10 @@ import (
 	"fmt"
 )
 
-// Frame finds the first message in the bytes of a stream (RFC 3261 section 18.3).
-// n is its length, including line ends before it, or 0 if more bytes are needed.
-// A message on a stream must have a Content-Length. A message longer than most
-// bytes is an error.
-func Frame(data []byte, most int) (n int, err error) {
-	if n, err = Length(data, most); n > len(data) {
-		return 0, nil
-	}
-	return n, err
-}
-
-// Length is like Frame, but returns the length as soon as the header is complete, so n may exceed
-// len(data). A caller that waits for n bytes reads the header once, however the body arrives.
+// Length returns the length of the first message in the bytes of a stream (RFC 3261 section 18.3),
+// including line ends before it, or 0 if the header is not complete. The length may exceed len(data):
+// a caller that waits for n bytes reads the header once, however the body arrives. A message on a
+// stream must have a Content-Length. A message longer than most bytes is an error.
 func Length(data []byte, most int) (n int, err error) {
 	start := 0
 	for start+1 < len(data) && data[start] == '\r' && data[start+1] == '\n' {

@@ -112,15 +112,18 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-func TestFrame(t *testing.T) {
+func TestLength(t *testing.T) {
 	one := "\r\n\r\nOPTIONS sip:x SIP/2.0\r\nVia: a\r\nl\r\n : 3\r\n\r\nabc"
-	for n := range len(one) {
-		if got, err := Frame([]byte(one[:n]), 1000); got != 0 || err != nil {
-			t.Fatalf("Frame of %d bytes: got %d, %v", n, got, err)
+	header := len(one) - len("abc")
+	for n := range header {
+		if got, err := Length([]byte(one[:n]), 1000); got != 0 || err != nil {
+			t.Fatalf("Length of %d bytes: got %d, %v", n, got, err)
 		}
 	}
-	if got, err := Frame([]byte(one+"OPTIONS"), 1000); got != len(one) || err != nil {
-		t.Errorf("Frame of a whole message: got %d, %v, want %d", got, err, len(one))
+	for _, text := range []string{one[:header], one, one + "OPTIONS"} {
+		if got, err := Length([]byte(text), 1000); got != len(one) || err != nil {
+			t.Errorf("Length of %q: got %d, %v, want %d", text, got, err, len(one))
+		}
 	}
 	for _, c := range []struct {
 		text string
@@ -132,7 +135,7 @@ func TestFrame(t *testing.T) {
 		{"OPTIONS sip:x SIP/2.0\r\nbad header\r\n\r\n", ErrHeader},
 		{strings.Repeat("x", 1001), ErrHeader},
 	} {
-		if _, err := Frame([]byte(c.text), 1000); !errors.Is(err, c.want) {
+		if _, err := Length([]byte(c.text), 1000); !errors.Is(err, c.want) {
 			t.Errorf("%.50q: got error %v, want %v", c.text, err, c.want)
 		}
 	}
@@ -166,14 +169,14 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("SIP/2.0 200 OK\r\nv: SIP/2.0/UDP [::1]:5;rport\r\nf: <a\r\nt: \"\r\ni:1\r\nCSeq: 1 A\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
-		frame, frameErr := Frame(bytes.Clone(data), 1<<16)
+		length, lengthErr := Length(bytes.Clone(data), 1<<16)
 		var m Message
 		n, err := m.Parse(data)
 		if err != nil {
 			return
 		}
-		if frameErr == nil && frame != 0 && frame != n {
-			t.Fatalf("Frame returned %d, but Parse %d", frame, n)
+		if lengthErr == nil && length != 0 && length <= len(data) && length != n {
+			t.Fatalf("Length returned %d, but Parse %d", length, n)
 		}
 		if n < 0 || n > len(data) || len(data) != len(before) {
 			t.Fatalf("parsed %d of %d bytes", n, len(data))

@@ -129,9 +129,9 @@ func build(kind gtpc.Type, sender netip.Addr) ([]byte, places) {
 		b = gtpc.AppendElement(b, gtpc.Indication, 0, 0, 0, 0, 0, 0, 0, 0)
 	case gtpc.BearerResourceCommand:
 		b = gtpc.AppendElement(b, gtpc.EBI, 0, 5)
-		b = gtpc.AppendElement(b, 100, 0, 1)                         // procedure transaction
-		b = gtpc.AppendElement(b, 85, 0, make([]byte, 40)...)        // traffic aggregate description
-		b = gtpc.AppendElement(b, 81, 0, make([]byte, 21)...)        // flow QoS
+		b = gtpc.AppendElement(b, 100, 0, 1) // procedure transaction
+		b = gtpc.AppendElement(b, gtpc.TAD, 0, make([]byte, 40)...)
+		b = gtpc.AppendElement(b, gtpc.FlowQoS, 0, make([]byte, 21)...)
 		b = gtpc.AppendElement(b, gtpc.PCO, 0, make([]byte, 40)...)  // protocol configuration
 		b = gtpc.AppendElement(b, gtpc.Indication, 0, 0, 0, 0, 0, 0) //
 	case gtpc.DeleteSessionRequest:
