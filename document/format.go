@@ -25,12 +25,20 @@ const (
 	addressPort = "address-port"
 )
 
+// NameWant is the hint for a text that does not have the format "name".
+const NameWant = "want lower-case letters, digits and dashes, a letter first, at most 32"
+
+var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// IsName reports whether a text has the format "name".
+func IsName(text string) bool { return namePattern.MatchString(text) }
+
 // Formats returns the formats that every schema may use. JSON Schema defines its own
 // "duration" (ISO 8601), so the names here differ.
 func Formats() []Format {
 	const duration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	return []Format{
-		{"name", `^[a-z][a-z0-9-]{0,31}$`, "want lower-case letters, digits and dashes, a letter first, at most 32", nil},
+		{"name", namePattern.String(), NameWant, nil},
 		{"whole-duration", duration, "want a number with ms, s, m or h, such as 500ms", func(s string) error {
 			_, err := parseDuration(s)
 			return err
@@ -47,7 +55,7 @@ func Formats() []Format {
 			return err
 		}},
 		{"cpu-list", `^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`, `want CPU numbers such as "0-1,3"`, func(s string) error {
-			_, err := parseCPUs(s)
+			_, err := ParseCPUs(s)
 			return err
 		}},
 		{network, `^[0-9A-Fa-f.:]+/[0-9]{1,3}$`, "want a network such as 10.3.0.0/16", func(s string) error {

@@ -80,9 +80,20 @@ func TestParseCPUs(t *testing.T) {
 		"0": "0", "0-1,3": "0-1,3", "3,1,2,1": "1-3", "5,7": "5,7", "0-0": "0", "8191": "8191",
 		"": "", "a": "", "1-": "", "-1": "", "2-1": "", "8192": "", "1,": "", "1--2": "", "99999": "", "1-2-3": "",
 	} {
-		got, err := parseCPUs(text)
+		got, err := ParseCPUs(text)
 		if got.String() != want || (err != nil) != (want == "") {
 			t.Errorf("%q is %s, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestIsName(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a": true, "reg-9": true, "a" + strings.Repeat("9", 31): true,
+		"": false, "9a": false, "-a": false, "Reg": false, "a b": false, "a\n": false, "a" + strings.Repeat("9", 32): false,
+	} {
+		if got := IsName(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 }

@@ -49,6 +49,18 @@ func Indent(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// Fields returns the YAML names of a struct's fields.
+func Fields[T any]() (names []string) {
+	t := reflect.TypeFor[T]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+		if name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // A schemaProvider is a type that provides its own schema.
 type schemaProvider interface{ JSONSchema() *jsonschema.Schema }
 

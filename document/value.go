@@ -61,8 +61,8 @@ type CPUs []int
 // maxCPU is the largest CPU number: the kernel's largest NR_CPUS is 8192.
 const maxCPU = 8191
 
-// parseCPUs reads a list of CPU numbers and ranges: "0-1,3".
-func parseCPUs(text string) (CPUs, error) {
+// ParseCPUs reads a list of CPU numbers and ranges: "0-1,3".
+func ParseCPUs(text string) (CPUs, error) {
 	var cpus CPUs
 	for field := range strings.SplitSeq(text, ",") {
 		first, last, ranged := strings.Cut(field, "-")
@@ -107,9 +107,9 @@ func (c CPUs) String() string {
 	return b.String()
 }
 
-// UnmarshalYAML reads a list of CPU numbers and ranges: "0-1,3".
+// UnmarshalYAML reads the format of ParseCPUs.
 func (c *CPUs) UnmarshalYAML(n *yaml.Node) error {
-	cpus, err := parseCPUs(n.Value)
+	cpus, err := ParseCPUs(n.Value)
 	*c = cpus
 	return err
 }

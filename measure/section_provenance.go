@@ -52,7 +52,7 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 		t.Rows = append(t.Rows, result.Line{Cells: []result.Cell{{Text: what}, {Text: here}, {Text: whose}}})
 	}
 	x := s.Settings
-	add("frame sizes", fmt.Sprintf("%s bytes, without the frame check sequence (4 more with it)", joinInts(x.Sizes)), "RFC 2544, section 9.1")
+	add("frame sizes", fmt.Sprintf("%s bytes, without the frame check sequence (4 more with it)", result.Numbers(x.Sizes)), "RFC 2544, section 9.1")
 	add("trial", fmt.Sprintf("one stream of %d packets at a fixed rate; the first %d and the last %d are left out", x.Packets, x.Cut.Head, x.Cut.Tail), "NFV-TST 009; RFC 2544, section 24")
 	add("repeats", fmt.Sprintf("%d, each a fresh deployment, all combinations in turn", x.Repeat), "NFV-TST 009: a set of trials")
 	add("loss and order", "counted, never a reason to leave a trial out", "NFV-TST 009")
@@ -74,7 +74,7 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 	add("CPU pinning", fmt.Sprintf("sender on CPU %d, receiver on CPU %d; the kernel's receive work: %s", first(m.CPUs.Generator), first(m.CPUs.Function), x.Platform.ReceiveCPU), "RFC 8172, section 3.2")
 	isolated := "none (isolcpus)"
 	if len(m.Host.IsolatedCPUs) > 0 {
-		isolated = joinInts(m.Host.IsolatedCPUs)
+		isolated = result.Numbers(m.Host.IsolatedCPUs)
 	}
 	add("CPU isolation", isolated, "containerized-infra: CPU cores")
 	add("NUMA node", fmt.Sprintf("sender %s, receiver %s", x.Platform.SenderNode, x.Platform.ReceiverNode), "containerized-infra: NUMA affinity")
@@ -85,10 +85,6 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 		add("scaled to this host", why, "")
 	}
 	return result.Section{Name: "taken-with", Title: "Conditions", Tables: []result.Table{t}}
-}
-
-func joinInts(list []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
 // first returns the reserved CPU that is used, or -1 if none is reserved.

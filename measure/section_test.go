@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/fabric/bridge"
-	"vitrine/fabric/direct"
 	"vitrine/measure"
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
@@ -34,7 +32,7 @@ func synthetic(t *testing.T) *result.Data {
 		Sizes: []int{64, 1514}, SmallSize: 64, Packets: 1000, Repeat: 3, Cut: delay.Cut{Head: 10, Tail: 10},
 		Rates: measure.Rates{Latency: 10000, Jitter: 190000, Efficiency: 64000},
 		Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0", Hugepages: "0 reserved, 0 free, of 2048 kB", THP: "madvise", ReceiveCPU: "on CPU 2, by receive packet steering",
-			NetworkingModels: map[string]string{"direct": direct.NetworkingModel, "bridge": bridge.NetworkingModel}},
+			NetworkingModels: map[string]string{"direct": "none: a link of the kernel's between the two, or an interface of the host moved into the instance", "bridge": "kernel-space: the kernel's bridge"}},
 		Scaled: []string{"jitter: 190000 packets a second instead of 253906 (the paper's 130 Mb/s): sender and receiver on this host do not hold more with headroom"},
 	}
 	text, err := json.Marshal(s)

@@ -13,9 +13,6 @@ import (
 	"vitrine/result"
 )
 
-// confidence is the confidence level of all intervals.
-const confidence = 0.95
-
 // A Summary holds the results by combination.
 type Summary struct {
 	Settings    Settings          `json:"settings"`
@@ -250,7 +247,7 @@ func (g *group) interval(value func(Detail) float64) delay.Interval {
 	for _, d := range g.details {
 		list = append(list, value(d))
 	}
-	return delay.OfRepeats(list, confidence)
+	return delay.OfRepeats(list)
 }
 
 func (g *group) spread(of func(Detail) delay.Distribution) Spread {
@@ -300,7 +297,7 @@ func (g *group) cpuUse() *Use {
 			u.Why = d.CPU.Why
 		}
 	}
-	u.Counted = delay.OfRepeats(counted, confidence)
+	u.Counted = delay.OfRepeats(counted)
 	if 2*u.Agreed <= len(g.details) {
 		return u
 	}
@@ -330,7 +327,7 @@ func (s *Summary) compareWithDirect() {
 		}
 		if len(ratios) > 0 {
 			slices.Sort(ratios) // the random order of the map would change the rounding
-			x := delay.OfRepeats(ratios, confidence)
+			x := delay.OfRepeats(ratios)
 			r.CPU.Relative = &x
 		}
 	}

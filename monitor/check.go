@@ -17,14 +17,9 @@ import (
 	"vitrine/internal/netns"
 )
 
-// A Checker reports to `vitrine doctor` what the monitor can read on this host.
-type Checker struct{}
-
-var _ vitrine.Checker = Checker{}
-
-// Check reports what the monitor can read of instances of substrate/process. Containers have
-// cgroups of their own.
-func (Checker) Check(context.Context) []vitrine.Check {
+// Check reports to `vitrine doctor` what the monitor can read of instances of substrate/process on
+// this host. Containers have cgroups of their own.
+func Check(context.Context) []vitrine.Check {
 	groups, err := cgroup.Detect()
 	return []vitrine.Check{
 		checkCPU(groups),

@@ -7,7 +7,7 @@ import (
 
 // TestCheck checks that each line has either a method or a reason.
 func TestCheck(t *testing.T) {
-	checks := Checker{}.Check(t.Context())
+	checks := Check(t.Context())
 	if len(checks) == 0 {
 		t.Fatal("no checks")
 	}

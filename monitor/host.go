@@ -3,6 +3,8 @@ package monitor
 import (
 	"path/filepath"
 	"strconv"
+
+	"vitrine/result"
 )
 
 // tick is the unit of /proc/stat in ns: USER_HZ is 100 on every architecture that Go supports.
@@ -17,7 +19,7 @@ type host struct {
 }
 
 func openHost(proc string, buf []byte) *host {
-	whole := newSubject("host", "host")
+	whole := newSubject("host", result.HostComponent)
 	h := &host{subjects: []*subject{whole}}
 	var err error
 	if h.stat, err = openFile(filepath.Join(proc, "stat")); err != nil {
@@ -29,7 +31,7 @@ func openHost(proc string, buf []byte) *host {
 	} else {
 		h.ticks = make([]ticks, 1+countCPUs(data))
 		for n := range len(h.ticks) - 1 {
-			one := newSubject("cpu"+strconv.Itoa(n), "host")
+			one := newSubject("cpu"+strconv.Itoa(n), result.HostComponent)
 			one.lose("measured for the whole host only", memory, rx, tx, throttled)
 			h.subjects = append(h.subjects, one)
 		}

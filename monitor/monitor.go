@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/result"
 )
 
 // DefaultInterval is 10 Hz.
@@ -28,21 +29,6 @@ type Config struct {
 	Interval time.Duration // between samples; 0: DefaultInterval
 	Origin   time.Time     // time at which t_s is 0: the expected start of the trial's window, perhaps in the future; zero: the start of watching
 }
-
-// Header is the first line of the CSV. Each sample but the first gives a row for each instance, one
-// for the "host", and one for each CPU ("cpu0", of component "host"). The first sample only sets
-// the counters. The columns:
-//
-//   - t_s: seconds since Config.Origin, negative before it. Each rate is the mean since the
-//     subject's previous row.
-//   - cpu: CPUs in use. memory_bytes: the working set. rx_bytes_s, tx_bytes_s: over all
-//     interfaces but lo.
-//   - throttled: share of the time that the CPU quota throttled the instance, summed over CPUs,
-//     so it can exceed 1.
-//   - softirq, steal: CPUs lost to softirqs and to the hypervisor.
-//   - missing: why cells are empty, "network: why; throttled: why"; in the host's row also how
-//     many samples were missed before it.
-const Header = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,throttled,softirq,steal,missing"
 
 // flushAt is the number of bytes of CSV that are buffered before a write. Writes are rare enough
 // not to disturb sampling, and frequent enough that a crash loses little.
@@ -115,7 +101,7 @@ func prepare(config Config, vantages []vitrine.Vantage, csv io.Writer, proc stri
 		return nil, fmt.Errorf("watch for the end of processes: %w", err)
 	}
 	m.open(vantages, proc)
-	m.rows = append(append(m.rows, Header...), '\n')
+	m.rows = append(append(m.rows, result.UsageHeader...), '\n')
 	return m, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/result"
 )
 
 // A fake is a cgroup v2 and a /proc made of plain files.
@@ -82,7 +83,7 @@ func TestRowsAndUseOfCgroupV2(t *testing.T) {
 		m.flush()
 		m.close()
 
-		want := Header + `
+		want := result.UsageHeader + `
 -0.0500,host,host,0.6000,614400,10000,0,,0.2000,0.0000,throttled: the host has no quota
 -0.0500,cpu0,host,0.6000,,,,,0.2000,0.0000,"memory, network, throttled: measured for the whole host only"
 -0.0500,sprout-1,sprout,0.5000,20000,,,0.1000,,,"network: shares the host's network; softirq, steal: counted by CPU, in the host's rows"
@@ -308,7 +309,7 @@ func TestStartToStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(records[0], ","); got != Header {
+	if got := strings.Join(records[0], ","); got != result.UsageHeader {
 		t.Errorf("header %s", got)
 	}
 	last := map[string]float64{}

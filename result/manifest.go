@@ -114,10 +114,27 @@ func (m Manifest) SamePlace(now Manifest) error {
 
 // Measures reports whether the run is a measurement of the kind.
 func (m Manifest) Measures(kind string) bool {
-	var x struct {
+	is, _ := m.ReadMeasurement(kind, new(struct{}))
+	return is
+}
+
+// ReadMeasurement decodes the settings of a measurement of the kind. It returns false, and leaves
+// settings as they are, if the run is no measurement or one of another kind.
+func (m Manifest) ReadMeasurement(kind string, settings any) (bool, error) {
+	if len(m.Measurement) == 0 {
+		return false, nil
+	}
+	var of struct {
 		Kind string `json:"kind"`
 	}
-	return len(m.Measurement) > 0 && json.Unmarshal(m.Measurement, &x) == nil && x.Kind == kind
+	err := json.Unmarshal(m.Measurement, &of)
+	if err == nil && of.Kind == kind {
+		err = json.Unmarshal(m.Measurement, settings)
+	}
+	if err != nil {
+		return false, fmt.Errorf("the manifest's measurement: %w", err)
+	}
+	return of.Kind == kind, nil
 }
 
 // NotComparable returns why the run's figures cannot be compared with those of other runs. It is

@@ -31,6 +31,7 @@ type Run struct {
 	byKey    map[vitrine.Key]int
 	byTrial  map[trial]vitrine.Key
 	stale    bool // trials.csv lacks outcomes of outcomes.jsonl
+	changed  bool // Close writes the Parquet files
 	closed   bool
 }
 
@@ -299,6 +300,7 @@ func (r *Run) SaveManifest(m Manifest) error {
 	m.Schema = Schema
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.changed = true // also if no trial follows: a killed process may have left no Parquet files
 	if err := saveJSON(filepath.Join(r.dir, manifestFile), m); err != nil {
 		return err
 	}
@@ -390,6 +392,7 @@ func (r *Run) Append(o vitrine.Outcome) error {
 		return advise(fmt.Sprintf("writing trial %d attempt %d to %s", o.Seq, o.Attempt, filepath.Join(r.dir, journalFile)), err)
 	}
 	r.remember(o)
+	r.changed = true
 	if r.stale {
 		return r.rewriteTable()
 	}
@@ -425,8 +428,9 @@ func (r *Run) LogDir(names ...string) string {
 	return filepath.Join(r.dir, logsFolder, inside)
 }
 
-// Close writes the Parquet files and releases the folder. It may be called more than once. If it
-// fails, the other files are still intact.
+// Close releases the folder. Before, it writes the Parquet files, unless this process has changed
+// nothing: reading all samples may take minutes. It may be called more than once. If it fails, the
+// other files are still intact.
 func (r *Run) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -438,7 +442,9 @@ func (r *Run) Close() error {
 	if r.stale {
 		errs = append(errs, r.rewriteTable())
 	}
-	errs = append(errs, writeParquet(r.dir, r.outcomes))
+	if r.changed {
+		errs = append(errs, writeParquet(r.dir, r.outcomes))
+	}
 	errs = append(errs, r.table.file.Close(), r.journal.file.Close())
 	return errors.Join(errs...)
 }

@@ -179,6 +179,16 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 	}
 }
 
+// TestGuideExplainsColumns checks that docs/results.md has every column of the tables.
+func TestGuideExplainsColumns(t *testing.T) {
+	guide := string(read(t, "..", "docs", "results.md"))
+	for _, column := range strings.Split(result.TableHeader+","+result.UsageHeader, ",") {
+		if !strings.Contains(guide, "`"+column+"`") {
+			t.Errorf("docs/results.md does not explain the column %s", column)
+		}
+	}
+}
+
 func TestCreateRefusesFoldersWithContent(t *testing.T) {
 	dir := t.TempDir()
 	write(t, []byte("mine"), dir, "thesis.doc")

@@ -1,5 +1,10 @@
 package result
 
+import (
+	"fmt"
+	"strings"
+)
+
 // A Section is a part of a report about something other than capacity. The package that measured it
 // makes tables and charts from a run's outcomes, and package report shows them.
 type Section struct {
@@ -35,6 +40,11 @@ type Line struct {
 type Cell struct {
 	Text string
 	Note string // shown beside it, smaller: an interval
+}
+
+// Numbers writes a list of numbers as reports show it: "64, 1514".
+func Numbers(list []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }
 
 // A Chart shows numbers. It has either curves over numbers or bars at names.

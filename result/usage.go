@@ -20,7 +20,19 @@ import (
 	"vitrine/internal/durable"
 )
 
-// UsageHeader is the first line of usage/*.csv.
+// UsageHeader is the first line of usage/*.csv. Each sample but the first gives a row for each
+// instance, one for the "host", and one for each CPU ("cpu0", of the HostComponent). The first
+// sample only sets the counters. The columns:
+//
+//   - t_s: seconds since the window began, negative before it. Each rate is the mean since the
+//     instance's previous row.
+//   - cpu: CPUs in use. memory_bytes: the working set. rx_bytes_s, tx_bytes_s: over all
+//     interfaces but lo.
+//   - throttled: share of the time that the CPU quota throttled the instance, summed over CPUs,
+//     so it can exceed 1.
+//   - softirq, steal: CPUs lost to softirqs and to the hypervisor.
+//   - missing: why cells are empty, "network: why; throttled: why"; in the host's row also how
+//     many samples were missed before it.
 const UsageHeader = "t_s,instance,component,cpu,memory_bytes,rx_bytes_s,tx_bytes_s,throttled,softirq,steal,missing"
 
 // A Sample is one line of usage/*.csv: one instance at one time. The host has the instances "host",

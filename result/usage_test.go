@@ -175,6 +175,23 @@ func TestParquetMatchesTheTables(t *testing.T) {
 	}
 }
 
+// TestUnchangedRunKeepsItsParquetFiles opens and closes a run, as a refused --resume does.
+func TestUnchangedRunKeepsItsParquetFiles(t *testing.T) {
+	dir := t.TempDir()
+	watched(t, dir)
+	write(t, []byte("kept"), dir, "usage.parquet")
+	closed(t, reopen(t, dir))
+	if string(read(t, dir, "usage.parquet")) != "kept" {
+		t.Error("Close wrote usage.parquet, although nothing had changed")
+	}
+	r := reopen(t, dir)
+	appendAll(t, r, 4)
+	closed(t, r)
+	if string(read(t, dir, "usage.parquet")) == "kept" {
+		t.Error("Close did not write usage.parquet after another trial")
+	}
+}
+
 func TestDamagedUsageKeepsOtherData(t *testing.T) {
 	dir := t.TempDir()
 	r := create(t, dir)

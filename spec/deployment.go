@@ -198,8 +198,7 @@ func (m *Mode) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*plain)(m))
 }
 
-// A Limit is the limit of the total resources of scalable components; 0 means
-// no limit.
+// A Limit is the limit of the total resources of scalable components; left out: no limit.
 type Limit struct {
 	VCPUs  float64       `yaml:"vcpus" jsonschema:"exclusiveMinimum=0"` // CPUs, as a decimal.
 	Memory document.Size `yaml:"memory"`                                // Memory, such as 2GiB.

@@ -273,22 +273,6 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-func TestKind(t *testing.T) {
-	for path, want := range map[string]string{
-		"testdata/good/ims.yaml": KindDeployment, "testdata/good/ims.json": KindDeployment, "testdata/good/calls.yaml": KindWorkload,
-		"testdata/bad/deployment-unknown-fields.yaml": KindDeployment, "testdata/bad/workload-missing.yaml": KindWorkload,
-	} {
-		if got, err := Kind(path); got != want || err != nil {
-			t.Errorf("%s is a %s, %v", path, got, err)
-		}
-	}
-	for _, path := range []string{"testdata/bad/deployment-list.yaml", "testdata/bad/deployment-alias-bomb.yaml", "testdata/none.yaml"} {
-		if got, err := Kind(path); !vitrine.IsBadInput(err) {
-			t.Errorf("%s is a %s, %v", path, got, err)
-		}
-	}
-}
-
 // TestFlavorsReplaceVariables checks that a flavor changes the values of the variables that a
 // component has, and adds none.
 func TestFlavorsReplaceVariables(t *testing.T) {

@@ -21,7 +21,7 @@ func LoadOptions(path string, known Known) (map[string]document.Node, document.F
 		return nil, file, err
 	}
 	servers := schema.Definitions["Servers"]
-	for field := range yamlFields[Servers]() { // without a deployment, these come from elsewhere, for example from flags
+	for _, field := range document.Fields[Servers]() { // without a deployment, these come from elsewhere, for example from flags
 		servers.Properties.Delete(field)
 	}
 	servers.Description = "Options of back ends, by their names."

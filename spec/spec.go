@@ -6,14 +6,10 @@ package spec
 
 import (
 	"errors"
-	"iter"
 	"os"
-	"reflect"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"vitrine/document"
 )
 
 //go:generate go test -run ^TestPublishedSchema$ . -update
@@ -38,47 +34,6 @@ const (
 	KindWorkload   = "workload"
 	KindProfile    = "profile"
 )
-
-// Kind returns the kind of the file at path: the kind that more of the top-level
-// fields belong to. If no kind has more, the error is a *vitrine.BadInput.
-func Kind(path string) (string, error) {
-	file, err := document.Read(path, anyKind)
-	if err != nil {
-		return "", err
-	}
-	root := file.Root()
-	deployment, workload := 0, 0
-	for field := range yamlFields[Deployment]() {
-		if !root.Sub(field).IsZero() {
-			deployment++
-		}
-	}
-	for field := range yamlFields[Workload]() {
-		if !root.Sub(field).IsZero() {
-			workload++
-		}
-	}
-	switch {
-	case deployment > workload:
-		return KindDeployment, nil
-	case workload > deployment:
-		return KindWorkload, nil
-	}
-	return "", root.BadInput("neither a deployment nor a workload", "a deployment has vnf_name, components, flavors and mode; a workload has generator, range, increase and duration")
-}
-
-// yamlFields yields the YAML names of a struct's fields.
-func yamlFields[T any]() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		t := reflect.TypeFor[T]()
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-			if name != "" && name != "-" && !yield(name) {
-				return
-			}
-		}
-	}
-}
 
 // resolveProgram resolves the program of a command in place. A name with a slash is a
 // path. A bare name ("vitrine", "kamailio") stays, because it is looked up where it

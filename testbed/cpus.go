@@ -19,6 +19,9 @@ type CPUs struct {
 	Generator []int `json:"generator"`
 }
 
+// cpuSettings names what chooses CPUs, for messages.
+const cpuSettings = "servers.cpus or servers.generator_cpus in a file, or --cpus or --generator-cpus of measure"
+
 // ShareCPUs divides the CPUs that this process may use. By default, the generator gets the first
 // and the function gets the rest. They never share a CPU, because the generator would then measure
 // its own load.
@@ -49,7 +52,7 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 			return c, &vitrine.Unsupported{
 				What:    fmt.Sprintf("CPU %d for both generator and function", cpu),
 				Missing: "the generator needs its own CPU, because it would otherwise measure its own load",
-				Do:      "give servers.cpus and servers.generator_cpus different CPUs",
+				Do:      "change " + cpuSettings,
 			}
 		}
 	}
@@ -57,20 +60,20 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 		return c, &vitrine.Unsupported{
 			What:    "a CPU for the generator and one for the function",
 			Missing: fmt.Sprintf("of CPUs %v the function has %v and the generator %v", allowed, c.Function, c.Generator),
-			Do:      "change servers.cpus or servers.generator_cpus",
+			Do:      "change " + cpuSettings,
 		}
 	}
 	return c, nil
 }
 
-// CheckCPUs returns a *vitrine.Unsupported if one of the CPUs that a file names is not allowed.
+// CheckCPUs returns a *vitrine.Unsupported if one of the CPUs that a file or a flag names is not allowed.
 func CheckCPUs(named, allowed []int) error {
 	for _, cpu := range named {
 		if !slices.Contains(allowed, cpu) {
 			return &vitrine.Unsupported{
-				What:    fmt.Sprintf("CPU %d, which the file names", cpu),
+				What:    fmt.Sprintf("CPU %d, which a file or a flag names", cpu),
 				Missing: fmt.Sprintf("this process may run on CPUs %v", allowed),
-				Do:      "change servers.cpus or servers.generator_cpus, or, if isolcpus isolates the CPU, allow all CPUs of the run: taskset -c LIST vitrine ...",
+				Do:      "change " + cpuSettings + "; if isolcpus isolates the CPU, allow all CPUs of the run: taskset -c LIST vitrine ...",
 			}
 		}
 	}

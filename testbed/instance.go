@@ -186,12 +186,7 @@ func (in *Instance) Spent() (spent time.Duration, known bool) {
 // Ended returns an error with the result of the last started command and the end of its log. It
 // returns nil if the command runs or nothing was started.
 func (in *Instance) Ended() error {
-	if in.process == nil {
-		return nil
-	}
-	select {
-	case <-in.process.Done():
-	default:
+	if in.process == nil || !substrate.Ended(in.process) {
 		return nil
 	}
 	how := "exit status 0"

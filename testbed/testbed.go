@@ -24,7 +24,6 @@ type Config struct {
 	Fabric func(ctx context.Context, choice spec.Choice, part document.Node) (fabric.Fabric, error)
 
 	Parts map[string]document.Node // each back end's own options, by its name
-	CPUs  CPUs                     // of the function and of the generator
 	Run   string                   // label of the run, which everything on a site has
 	Self  string                   // path of this executable, which instances may run
 

@@ -3,7 +3,6 @@ package trial
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"vitrine"
@@ -56,21 +55,8 @@ func (l *lookout) judge(out *vitrine.Outcome, generator *testbed.Instance, use m
 			use[generator.Name] = u
 		}
 	}
-	host, why := l.watch.Judge(own(use))
+	host, why := l.watch.Judge(quiet.CPUs(use))
 	quiet.Mark(out, host, why)
-}
-
-// own returns the number of CPUs that the instances used, or NaN if the use of an instance is
-// unknown.
-func own(use map[string]vitrine.Use) float64 {
-	var sum float64
-	for _, u := range use {
-		if u.CPU == nil {
-			return math.NaN()
-		}
-		sum += *u.CPU
-	}
-	return sum
 }
 
 // tooNoisy returns the error that ends the campaign after too many disturbed trials in a row.

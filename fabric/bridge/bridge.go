@@ -11,10 +11,6 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "kernel-space: the kernel's bridge"
-
 // Config is the part servers.bridge of a deployment.
 type Config struct {
 	Run             *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired

@@ -17,10 +17,6 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "none: a link of the kernel's between the two, or an interface of the host moved into the instance"
-
 // Config is the part servers.direct of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired

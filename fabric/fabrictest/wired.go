@@ -80,7 +80,7 @@ func (c Case) hold(root, host string) error {
 	})
 	port := fabric.Port{Instance: "bono-1"}
 	if err == nil && !c.Shared {
-		port.NetNS, err = netns.Create(placeName(run.ID, port.Instance))
+		port.NetNS, err = netns.Create(runstate.Name(run.ID, port.Instance))
 	}
 	if err != nil {
 		return err
@@ -105,13 +105,11 @@ func RunAll(t *testing.T, cases Cases) {
 	}
 }
 
-func placeName(run, instance string) string { return "vt-" + run + "-" + instance }
-
 // Place makes an instance's network namespace for the test's duration, as a
 // substrate does, and returns its path.
 func Place(t testing.TB, run, instance string) string {
 	t.Helper()
-	name := placeName(run, instance)
+	name := runstate.Name(run, instance)
 	path, err := netns.Create(name)
 	hosttest.Need(t, err)
 	hosttest.AtEnd(t, func() error { return netns.Delete(name) })
@@ -211,7 +209,7 @@ func testKilled(t *testing.T, name string, c Case) {
 	if !ok {
 		t.Fatalf("%T cannot clean", f)
 	}
-	hosttest.AtEnd(t, func() error { return netns.Delete(placeName(other, "bono-1")) }) // a substrate would remove it
+	hosttest.AtEnd(t, func() error { return netns.Delete(runstate.Name(other, "bono-1")) }) // a substrate would remove it
 	if removed, err := cleaner.Clean(t.Context()); err != nil || len(removed) > 0 {
 		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
 	}

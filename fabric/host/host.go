@@ -24,10 +24,6 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "none: the host's own network stack"
-
 // Config is the part servers.host of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired

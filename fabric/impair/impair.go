@@ -24,6 +24,7 @@ import (
 	"vitrine/fabric"
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
+	"vitrine/internal/runstate"
 )
 
 // A Fabric wraps another fabric and impairs its links.
@@ -96,7 +97,7 @@ func (f *Fabric) resolve() error {
 }
 
 // middle returns the name of the emulators' namespace of a run.
-func middle(run string) string { return "vt-" + run + "-impair" }
+func middle(run string) string { return runstate.Name(run, "impair") }
 
 // quiet keeps the thread's namespace from answering or forwarding the packets
 // that pass through it.

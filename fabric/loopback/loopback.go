@@ -19,10 +19,6 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "none: the host's own network stack"
-
 // Config configures a loopback fabric.
 type Config struct {
 	Run *runstate.Run // the run whose instances are wired

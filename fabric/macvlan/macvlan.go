@@ -15,10 +15,6 @@ import (
 	"vitrine/internal/runstate"
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "kernel-space: a virtual device of the kernel's, without a switch"
-
 // Config is the part servers.macvlan of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired

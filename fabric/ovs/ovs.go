@@ -43,10 +43,6 @@ const (
 	RulesFlows  = "flows"  // by a rule with counters for each ordered pair of instances
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev)"
-
 // Config is the part servers.ovs of a deployment.
 type Config struct {
 	segment.Options `yaml:",inline"`

@@ -161,7 +161,7 @@ func (s *Segment) make() (err error) {
 // Name returns the name of the network namespace of a run's fabric. No
 // instance's namespace has this name, because instance names end in a number or
 // are "generator".
-func Name(run string) string { return "vt-" + run + "-fabric" }
+func Name(run string) string { return runstate.Name(run, "fabric") }
 
 // Path returns the path of the segment's namespace.
 func (s *Segment) Path() string { return netns.Path(s.netns) }

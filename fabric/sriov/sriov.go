@@ -22,10 +22,6 @@ const (
 	maxVLAN    = 4094
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "Smart-NIC: virtual functions (SR-IOV)"
-
 // Config is the part servers.sriov of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired

@@ -29,10 +29,6 @@ const (
 	maxPort     = 1<<16 - 1
 )
 
-// NetworkingModel describes the fabric in the terms of
-// draft-ietf-bmwg-containerized-infra.
-const NetworkingModel = "kernel-space: a tunnel of the kernel's (VXLAN)"
-
 // Config is the part servers.vxlan of a deployment.
 type Config struct {
 	Run *runstate.Run `yaml:"-" json:"-"` // the run whose instances are wired

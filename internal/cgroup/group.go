@@ -187,7 +187,7 @@ func (g *Group) limit(l Limits) error {
 		}
 	}
 	if len(l.CPUs) > 0 && g.host.Has(CPUSet) {
-		if err := set(g.dir(g.host.tree(CPUSet)), "cpuset.cpus", list(l.CPUs)); err != nil {
+		if err := set(g.dir(g.host.tree(CPUSet)), "cpuset.cpus", CPUList(l.CPUs)); err != nil {
 			return err
 		}
 	}
@@ -288,8 +288,8 @@ func (g *Group) OutOfMemory() int {
 	return 0
 }
 
-// list formats CPUs as the kernel reads them.
-func list(cpus []int) string {
+// CPUList writes CPUs as the kernel reads them: "0,3".
+func CPUList(cpus []int) string {
 	var b []string
 	for _, cpu := range cpus {
 		b = append(b, strconv.Itoa(cpu))

@@ -86,6 +86,10 @@ func New(root string) (*Run, error) {
 	}
 }
 
+// Name returns the name of a namespace, container or machine of a run. Cleaning deletes the
+// namespaces of a dead run by this prefix, whoever made them.
+func Name(run, of string) string { return "vt-" + run + "-" + of }
+
 // Dir returns the run's own folder.
 func (r *Run) Dir() string { return filepath.Join(r.Root, r.ID) }
 

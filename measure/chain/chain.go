@@ -206,11 +206,6 @@ func ReadStream(o vitrine.Outcome) (Stream, error) {
 // ReadSettings reads the measurement of a manifest. ok is false if the manifest has no
 // measurement, or a measurement of another kind.
 func ReadSettings(m result.Manifest) (s Settings, ok bool, err error) {
-	if len(m.Measurement) == 0 {
-		return s, false, nil
-	}
-	if err := json.Unmarshal(m.Measurement, &s); err != nil {
-		return s, false, fmt.Errorf("the manifest's measurement: %w", err)
-	}
-	return s, s.Kind == Kind, nil
+	ok, err = m.ReadMeasurement(Kind, &s)
+	return s, ok, err
 }

@@ -9,9 +9,6 @@ import (
 	"vitrine/measure/delay"
 )
 
-// confidence is the confidence level of all intervals.
-const confidence = 0.95
-
 // The values that are fitted against the length.
 const (
 	RoundTrip     = "round trip"       // the median of each stream
@@ -63,7 +60,7 @@ func (s series) fit(of string) (Fit, bool) {
 		f.R2 = 1
 	}
 	slopes, squares := s.lines()
-	f.Slope, f.R2Each = delay.OfRepeats(slopes, confidence), delay.OfRepeats(squares, confidence)
+	f.Slope, f.R2Each = delay.OfRepeats(slopes), delay.OfRepeats(squares)
 	f.Residuals = s.residuals(f)
 	return f, true
 }
@@ -101,7 +98,7 @@ func (s series) residuals(f Fit) []Residual {
 		for k := range column {
 			column[k] -= f.Intercept + f.PerHop*float64(length)
 		}
-		list = append(list, Residual{Length: length, Value: delay.OfRepeats(column, confidence)})
+		list = append(list, Residual{Length: length, Value: delay.OfRepeats(column)})
 	}
 	return list
 }
@@ -160,7 +157,7 @@ func findInjected(of string, hop int, without, with series) Finding {
 			added = append(added, stat.Mean(past, nil)-stat.Mean(before, nil))
 		}
 	}
-	f.Added = delay.OfRepeats(added, confidence)
+	f.Added = delay.OfRepeats(added)
 	if line, ok := without.fit(of); ok {
 		f.Residuals = with.residuals(line)
 	}

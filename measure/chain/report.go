@@ -160,9 +160,9 @@ func (c *Chain) points(injected bool, of map[string]series) {
 		}
 		p := Point{
 			Length: length, Injected: injected,
-			RoundTrip: delay.OfRepeats(of[RoundTrip].column(i), confidence), Mean: delay.OfRepeats(of[RoundTripMean].column(i), confidence),
-			Least: delay.OfRepeats(of[RoundTripMin].column(i), confidence).Mean,
-			P99:   delay.OfRepeats(tail.column(i), confidence), Jitter: delay.OfRepeats(of[Variation].column(i), confidence),
+			RoundTrip: delay.OfRepeats(of[RoundTrip].column(i)), Mean: delay.OfRepeats(of[RoundTripMean].column(i)),
+			Least: delay.OfRepeats(of[RoundTripMin].column(i)).Mean,
+			P99:   delay.OfRepeats(tail.column(i)), Jitter: delay.OfRepeats(of[Variation].column(i)),
 		}
 		for _, s := range c.streams {
 			if s.Length == length && s.Injected == injected {

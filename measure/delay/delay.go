@@ -208,6 +208,9 @@ func NearestRank(share float64, n int) int {
 	return min(max(int(math.Ceil(share*float64(n))), 1), n)
 }
 
+// Confidence is the confidence level of all intervals of repeats.
+const Confidence = 0.95
+
 // An Interval is the mean of repeats, and its confidence interval at the level
 // Confidence.
 type Interval struct {
@@ -220,7 +223,7 @@ type Interval struct {
 
 // OfRepeats returns Student's confidence interval of figures from different repeats.
 // Packets of one stream are not independent, so they give no interval.
-func OfRepeats(figures []float64, confidence float64) Interval {
+func OfRepeats(figures []float64) Interval {
 	n := len(figures)
 	if n == 0 {
 		return Interval{}
@@ -238,8 +241,8 @@ func OfRepeats(figures []float64, confidence float64) Interval {
 	for _, v := range figures {
 		squares += (v - mean) * (v - mean)
 	}
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(1 - (1-confidence)/2)
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(1 - (1-Confidence)/2)
 	half := t * math.Sqrt(squares/float64(n-1)/float64(n))
-	i.Low, i.High, i.Confidence = mean-half, mean+half, confidence
+	i.Low, i.High, i.Confidence = mean-half, mean+half, Confidence
 	return i
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"vitrine"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -172,7 +173,7 @@ func (e *engine) removeContainers(ctx context.Context, ids []string) error {
 // containerName returns vt-RUN-INSTANCE, or vt-RUN-INSTANCE.ROLE. The engine refuses a name
 // that is in use, so no two live containers share one.
 func (i *Instance) containerName(role string) string {
-	name := "vt-" + i.spec.Run + "-" + i.spec.Name
+	name := runstate.Name(i.spec.Run, i.spec.Name)
 	if role != "" {
 		name += "." + role
 	}

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
 	"vitrine"
+	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
 	"vitrine/substrate"
 )
@@ -67,11 +66,7 @@ func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
 		if !s.info.CPUSet {
 			return lacks("binding to CPUs")
 		}
-		cpus := make([]string, len(spec.CPUs))
-		for i, cpu := range spec.CPUs {
-			cpus[i] = strconv.Itoa(cpu)
-		}
-		r.CpusetCpus = strings.Join(cpus, ",")
+		r.CpusetCpus = cgroup.CPUList(spec.CPUs)
 	}
 	return r, nil
 }

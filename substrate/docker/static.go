@@ -2,7 +2,6 @@ package docker
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -17,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"vitrine"
+	programs "vitrine/image"
 )
 
 // A static program is the only content of its image, besides /tmp.
@@ -60,13 +60,12 @@ func checkStatic(path string) error {
 		return fmt.Errorf("docker: read the program of the image: %w", err)
 	}
 	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_INTERP {
-			continue
-		}
-		loader, _ := io.ReadAll(p.Open())
-		return &vitrine.BadInput{File: path, Found: fmt.Sprintf("dynamically linked (needs %s), and an image made from it has no libraries", bytes.TrimRight(loader, "\x00")),
+	switch loader, err := programs.Interpreter(f); {
+	case loader != "":
+		return &vitrine.BadInput{File: path, Found: fmt.Sprintf("dynamically linked (needs %s), and an image made from it has no libraries", loader),
 			Want: "a static executable (Go: build with CGO_ENABLED=0; C: link with -static), or an image for the component"}
+	case err != nil:
+		return fmt.Errorf("docker: read the program of the image: %w", err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (s *Substrate) clean(ctx context.Context, root, run string) (removed []stri
 		return removed, err
 	}
 	slices.Sort(removed)
-	namespaces, err := netns.List(namespace(run, ""))
+	namespaces, err := netns.List(runstate.Name(run, ""))
 	if err != nil {
 		return removed, err
 	}

@@ -16,6 +16,7 @@ import (
 	"vitrine"
 	"vitrine/internal/cgroup"
 	"vitrine/internal/netns"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 )
 
@@ -55,7 +56,7 @@ func (in *Instance) make() error {
 		in.group = group
 	}
 	if s.namespaces {
-		path, err := netns.Create(namespace(in.spec.Run, in.spec.Name))
+		path, err := netns.Create(runstate.Name(in.spec.Run, in.spec.Name))
 		if err != nil {
 			return err
 		}
@@ -249,7 +250,7 @@ func (in *Instance) remove(ctx context.Context, children []*child) error {
 	if in.netns == "" {
 		return nil
 	}
-	return netns.Delete(namespace(in.spec.Run, in.spec.Name))
+	return netns.Delete(runstate.Name(in.spec.Run, in.spec.Name))
 }
 
 // Vantage returns where to read the instance's use.

@@ -214,6 +214,3 @@ func (s *Substrate) environment(command vitrine.Command, account *substrate.Acco
 	}
 	return append(env, command.Env...)
 }
-
-// namespace returns the name of an instance's network namespace.
-func namespace(run, instance string) string { return "vt-" + run + "-" + instance }

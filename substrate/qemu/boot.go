@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/fabric/segment"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
 	"vitrine/substrate/qemu/machine"
@@ -30,8 +32,6 @@ const (
 	bootTime = 5 * time.Minute
 	// offTime is how long a machine may take to switch itself off.
 	offTime = 10 * time.Second
-	// insideName is the machine's interface, in its namespace and in the guest.
-	insideName = "eth0"
 )
 
 // begin starts a command in the machine, and before that the machine if it does not run.
@@ -90,7 +90,7 @@ func (in *Instance) boot(ctx context.Context) (*running, error) {
 		}
 	}
 	if !in.wired {
-		link, err := machine.Wire(in.place.NetNS(), insideName, filepath.Join(in.spec.Dir, machineDir))
+		link, err := machine.Wire(in.place.NetNS(), filepath.Join(in.spec.Dir, machineDir))
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (in *Instance) start(ctx context.Context) (_ *running, err error) {
 	}
 	for _, path := range in.substrate.config.Files {
 		if err == nil {
-			err = g.mirror.tree(ctx, g.agent, in.substrate.resolve(path))
+			err = g.mirror.tree(ctx, g.agent, in.substrate.config.resolve(path))
 		}
 	}
 	if err == nil {
@@ -159,7 +159,7 @@ func (in *Instance) machineSpec() machine.Spec {
 	s, dir := in.substrate, filepath.Join(in.spec.Dir, machineDir)
 	words := append([]string{agentName}, append(slices.Clone(s.config.Agent[1:]), guest.VerbInit())...)
 	spec := machine.Spec{
-		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.files.accelerator,
+		Name: runstate.Name(in.spec.Run, in.spec.Name), Accelerator: in.files.accelerator,
 		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs,
 		Kernel: in.files.base.Kernel, Initrd: in.files.base.Initrd,
 		// A busy host may delay the machine. The kernel must not take that for a broken timer.
@@ -184,7 +184,7 @@ func (in *Instance) setup() *guest.Setup {
 	if l == nil {
 		return s
 	}
-	s.Interface, s.MAC, s.MTU = insideName, l.MAC.String(), l.MTU
+	s.Interface, s.MAC, s.MTU = segment.Inside, l.MAC.String(), l.MTU
 	if l.Address.IsValid() {
 		s.Address = l.Address.String()
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/fabric/segment"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu/machine"
@@ -63,7 +64,7 @@ func (in *Instance) make(ctx context.Context) error {
 		return err
 	}
 	spec := in.spec
-	spec.Image, spec.Dir, spec.Memory, spec.User, spec.AllowPrivilegeEscalation = "", dir, spec.Memory+overheadMemory, "", false
+	spec.Image, spec.Dir, spec.Memory, spec.User, spec.AllowPrivilegeEscalation = "", dir, spec.Memory+machine.OverheadMemory, "", false
 	place, err := s.places.Create(ctx, spec)
 	if err != nil {
 		return err
@@ -210,7 +211,7 @@ func (in *Instance) Vantage() vitrine.Vantage {
 	in.booting.Lock()
 	defer in.booting.Unlock()
 	if in.link != nil {
-		v.Interface = in.link.Interface
+		v.Interface = segment.Inside
 	}
 	if in.guest != nil {
 		v.Guest = filepath.Join(in.spec.Dir, useFile)

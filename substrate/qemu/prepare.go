@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -182,13 +183,8 @@ func run(ctx context.Context, args ...string) error {
 // that it does not change.
 func (s *Substrate) overlay(ctx context.Context, image, path string) (machine.Disk, error) {
 	disk := machine.Disk{Path: path, Format: "qcow2", Backing: s.prepared.base.Disk, BackingFormat: "raw"}
-	if image == "" && s.config.Image != "" {
-		image = s.config.Image
-	}
-	if image != "" {
-		if !filepath.IsAbs(image) {
-			image = filepath.Join(s.config.Folder, image)
-		}
+	if image = cmp.Or(image, s.config.Image); image != "" {
+		image = s.config.resolve(image)
 		var err error
 		if disk.BackingFormat, err = imageFormat(ctx, image); err != nil {
 			return disk, err

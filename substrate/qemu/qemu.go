@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -92,9 +91,8 @@ const (
 
 // Memory sizes of machines, in bytes.
 const (
-	MinMemory      = 128 << 20 // a Debian with its kernel needs at least this much
-	defaultMemory  = 512 << 20
-	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
+	MinMemory     = 128 << 20 // a Debian with its kernel needs at least this much
+	defaultMemory = 512 << 20
 )
 
 // New makes a substrate. A machine's tap needs a network namespace; without those, the
@@ -116,8 +114,8 @@ func New(config Config) (*Substrate, error) {
 	if config.Memory == 0 {
 		config.Memory = defaultMemory
 	}
-	if keys := config.Debian.Keyring; keys != "" && !filepath.IsAbs(keys) {
-		config.Debian.Keyring = filepath.Join(config.Folder, keys)
+	if keys := config.Debian.Keyring; keys != "" {
+		config.Debian.Keyring = config.resolve(keys)
 	}
 	places, err := process.New(process.Config{Network: process.NetworkNamespace, Run: config.Run, Logger: config.Logger, Environ: config.Environ})
 	if err != nil {
@@ -126,14 +124,19 @@ func New(config Config) (*Substrate, error) {
 	return &Substrate{config: config, places: places}, nil
 }
 
+// resolve makes a path of the deployment absolute.
+func (c *Config) resolve(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(c.Folder, path)
+}
+
 // OwnKernel returns true: each instance is a machine.
 func (s *Substrate) OwnKernel() bool { return true }
 
 // BootsUnlimited reports whether machines boot without their CPU quota.
 func (s *Substrate) BootsUnlimited() bool { return s.config.Boot == bootFull }
-
-// namePattern allows names that are safe for files, namespaces and the guest's hostname.
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)
 
 // Create makes the instance's place on the host. It first builds the files that machines
 // start from, if they are missing.
@@ -146,17 +149,7 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 }
 
 func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance, error) {
-	if !namePattern.MatchString(spec.Name) {
-		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("instance %q", spec.Name), Want: "a name of letters, digits and hyphens, valid as a host name"}
-	}
-	if spec.Memory == 0 {
-		spec.Memory = s.config.Memory
-	}
-	if spec.Memory < MinMemory {
-		return nil, &vitrine.BadInput{File: "qemu", Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a virtual machine", MinMemory>>20)}
-	}
-	var err error
-	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {
+	if err := machine.Complete("qemu", &spec, s.config.Memory, MinMemory); err != nil {
 		return nil, err
 	}
 	for _, address := range s.config.VFIO[spec.Name] {

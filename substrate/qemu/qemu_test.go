@@ -70,7 +70,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	s, err := New(config(t, run))
 	hosttest.Need(t, err)
 	return substratetest.Harness{Substrate: s, Run: run, Machine: &substratetest.Machine{
-		Memory: MinMemory, Extra: overheadMemory, Quota: 0.5, Processes: s.processes,
+		Memory: MinMemory, Extra: machine.OverheadMemory, Quota: 0.5, Processes: s.processes,
 	}}
 }
 

@@ -51,11 +51,3 @@ func needVFIO(root, what string) error {
 	}
 	return nil
 }
-
-// resolve makes a path of the deployment absolute.
-func (s *Substrate) resolve(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(s.config.Folder, path)
-}

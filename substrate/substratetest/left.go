@@ -8,7 +8,6 @@ import (
 
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
-	"vitrine/substrate/qemu/machine"
 )
 
 // Left lists the cgroups, network namespaces and machines on this host that have the run's label.
@@ -37,7 +36,8 @@ func Left(run string) ([]string, error) {
 
 // Machines returns the QEMU processes of the run.
 func Machines(run string) ([]int, error) {
+	// machine.Program cannot be used: package machine imports package process, whose tests import this one.
 	return hosttest.Processes(func(arguments string) bool {
-		return strings.HasPrefix(arguments, machine.Program) && strings.Contains(arguments, "\x00vt-"+run+"-")
+		return strings.HasPrefix(arguments, "qemu-system-") && strings.Contains(arguments, "\x00vt-"+run+"-")
 	})
 }

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/fabric/segment"
 	"vitrine/image"
 	packed "vitrine/image/unikernel"
+	"vitrine/internal/runstate"
 	"vitrine/substrate"
 	"vitrine/substrate/process"
 	"vitrine/substrate/qemu/machine"
@@ -36,12 +38,8 @@ type Instance struct {
 	guest   *guest // what Start started; nil before Start and after Stop
 }
 
-const (
-	// machineDir is the machine's folder in the instance's folder.
-	machineDir = "machine"
-	// insideName is the machine's interface, in its namespace and in a Linux guest.
-	insideName = "eth0"
-)
+// machineDir is the machine's folder in the instance's folder.
+const machineDir = "machine"
 
 // make makes the instance's place. When it fails, Remove removes what it has made.
 func (in *Instance) make(ctx context.Context) (err error) {
@@ -63,7 +61,7 @@ func (in *Instance) make(ctx context.Context) (err error) {
 		return err
 	}
 	place := in.spec
-	place.Image, place.Dir, place.Memory, place.AllowPrivilegeEscalation = "", in.dir, in.spec.Memory+overheadMemory, false
+	place.Image, place.Dir, place.Memory, place.AllowPrivilegeEscalation = "", in.dir, in.spec.Memory+machine.OverheadMemory, false
 	made, err := s.places.Create(ctx, place)
 	if err != nil {
 		return err
@@ -109,7 +107,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 		}
 	}
 	if !in.wired {
-		link, err := machine.Wire(in.place.NetNS(), insideName, in.dir)
+		link, err := machine.Wire(in.place.NetNS(), in.dir)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +141,7 @@ func (in *Instance) Logs() []string { return []string{in.console(), machine.Log(
 // that was not built here.
 func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Start, error) {
 	spec := machine.Spec{
-		Name: "vt-" + in.spec.Run + "-" + in.spec.Name, Accelerator: in.accelerator, Model: in.model(),
+		Name: runstate.Name(in.spec.Run, in.spec.Name), Accelerator: in.accelerator, Model: in.model(),
 		VCPUs: machine.Processors(in.spec), Memory: in.spec.Memory, CPUs: in.spec.CPUs, Link: in.link, Dir: in.dir,
 		Confinement: in.confinement,
 	}
@@ -236,7 +234,7 @@ func (in *Instance) network() []string {
 	}
 	mask := uint32(math.MaxUint32) << (32 - in.link.Address.Bits())
 	return []string{fmt.Sprintf("ip=%s::%s:%d.%d.%d.%d:%s:%s:off", in.link.Address.Addr(), gateway,
-		mask>>24, mask>>16&0xff, mask>>8&0xff, mask&0xff, in.spec.Name, insideName)}
+		mask>>24, mask>>16&0xff, mask>>8&0xff, mask&0xff, in.spec.Name, segment.Inside)}
 }
 
 func (in *Instance) model() string {
@@ -305,6 +303,6 @@ func (in *Instance) Remove(ctx context.Context) error {
 func (in *Instance) Vantage() vitrine.Vantage {
 	v := in.place.Vantage()
 	v.Memory = in.spec.Memory
-	v.Interface = insideName // the tap counts the same frames again
+	v.Interface = segment.Inside // the tap counts the same frames again
 	return v
 }

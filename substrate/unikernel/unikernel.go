@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -58,9 +57,8 @@ type Config struct {
 
 // Memory sizes of machines, in bytes.
 const (
-	MinMemory      = 48 << 20 // a kernel and a small program need at least this much
-	defaultMemory  = 256 << 20
-	overheadMemory = 512 << 20 // for QEMU itself, mostly for code that TCG has translated
+	MinMemory     = 48 << 20 // a kernel and a small program need at least this much
+	defaultMemory = 256 << 20
 )
 
 const auto = "auto"
@@ -112,9 +110,6 @@ func New(config Config) (*Substrate, error) {
 	return &Substrate{config: config, places: places}, nil
 }
 
-// namePattern allows names that are safe for files, namespaces and the guest's hostname.
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)
-
 // Create makes the instance's place on the host. It finds the instance's image, or the base
 // for making one, which it may first have to build.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
@@ -126,21 +121,11 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 }
 
 func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance, error) {
-	if !namePattern.MatchString(spec.Name) {
-		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("instance %q", spec.Name), Want: "a name of letters, digits and hyphens"}
-	}
-	if spec.Memory == 0 {
-		spec.Memory = s.config.Memory
-	}
-	if spec.Memory < MinMemory {
-		return nil, &vitrine.BadInput{File: Name, Found: fmt.Sprintf("%d MiB of memory", spec.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a machine", MinMemory>>20)}
+	if err := machine.Complete(Name, &spec, s.config.Memory, MinMemory); err != nil {
+		return nil, err
 	}
 	if spec.User != "" {
 		return nil, &vitrine.Unsupported{What: "the user " + spec.User + " in a unikernel", Missing: "users: its application is its only program", Do: "leave out user"}
-	}
-	var err error
-	if spec.Dir, err = filepath.Abs(spec.Dir); err != nil {
-		return nil, err
 	}
 	in := &Instance{substrate: s, spec: spec}
 	if err := s.instances.Admit(spec.Name, in); err != nil {

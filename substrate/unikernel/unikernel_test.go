@@ -56,7 +56,7 @@ func open(t *testing.T, root string) substratetest.Harness {
 	t.Helper()
 	s, run := substrateOf(t, root, func(*Config) {})
 	return substratetest.Harness{Substrate: s, Run: run, Machine: &substratetest.Machine{
-		Memory: 64 << 20, Extra: overheadMemory, Quota: 0.5, Single: true,
+		Memory: 64 << 20, Extra: machine.OverheadMemory, Quota: 0.5, Single: true,
 		Processes: func(mark string) ([]int, error) {
 			id, _, _ := strings.Cut(strings.TrimPrefix(mark, "mark-"), "-")
 			return substratetest.Machines(id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"vitrine"
@@ -20,6 +21,19 @@ type Watch interface {
 	// disturbed, which is empty if it was not. own is the number of CPUs that the run's instances
 	// used in that time. If own is NaN, it is unknown, and other processes are not judged.
 	Judge(own float64) (vitrine.HostReading, string)
+}
+
+// CPUs returns the number of CPUs that the instances used together, for Judge. It is NaN if the use
+// of an instance is unknown.
+func CPUs(use map[string]vitrine.Use) float64 {
+	var sum float64
+	for _, u := range use {
+		if u.CPU == nil {
+			return math.NaN()
+		}
+		sum += *u.CPU
+	}
+	return sum
 }
 
 // A Watcher begins to read the host. Guard.Watch is one.

@@ -128,9 +128,8 @@ func runTied(cmd *exec.Cmd) error {
 // the machine. The error is nil if the kernel printed its version.
 func boots(ctx context.Context, accelerator, kernel string) error {
 	began := time.Now()
-	s := Spec{Accelerator: accelerator}
 	cmd := exec.CommandContext(ctx, Program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-machine", Q35+",accel="+accelerator, "-cpu", s.processor(), "-m", "256",
+		"-machine", Q35+",accel="+accelerator, "-cpu", processor(accelerator), "-m", "256",
 		"-kernel", kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr

@@ -29,16 +29,14 @@ func (s Spec) command(number map[string]int) ([]string, error) {
 	}
 	args := []string{
 		Program, "-name", s.Name, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S",
-		"-machine", model + ",accel=" + s.Accelerator, "-cpu", s.processor(),
+		"-machine", model + ",accel=" + s.Accelerator, "-cpu", processor(s.Accelerator),
 		"-smp", strconv.Itoa(s.VCPUs), "-m", fmt.Sprintf("size=%dk", s.Memory>>10),
 		"-chardev", chardev(monitorPort, number), "-mon", "chardev=" + monitorPort + ",mode=control",
 	}
 	if s.Confinement.Sandbox != "" {
 		args = append(args, "-sandbox", s.Confinement.Sandbox)
 	}
-	if s.Kernel != "" {
-		args = append(args, "-kernel", fmt.Sprintf("/proc/self/fd/%d", number[kernelFile]))
-	}
+	args = append(args, "-kernel", fmt.Sprintf("/proc/self/fd/%d", number[kernelFile]))
 	if s.Initrd != "" {
 		args = append(args, "-initrd", fmt.Sprintf("/proc/self/fd/%d", number[initrdFile]))
 	}
@@ -70,11 +68,8 @@ func (s Spec) command(number map[string]int) ([]string, error) {
 
 // processor returns all features that the accelerator can offer: those of the host's CPU
 // with KVM, and all that QEMU emulates without.
-func (s Spec) processor() string {
-	switch {
-	case s.Processor != "":
-		return s.Processor
-	case s.Accelerator == KVM:
+func processor(accelerator string) string {
+	if accelerator == KVM {
 		return "host"
 	}
 	return "max"

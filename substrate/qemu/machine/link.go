@@ -21,13 +21,12 @@ import (
 // mirred) forwards frames between that interface and the machine's tap, as in Kata
 // Containers' network model "tcfilter". QEMU opens a macvtap interface directly.
 type Link struct {
-	Interface string           // in the namespace: "eth0"
-	MAC       net.HardwareAddr // the machine's own
-	MTU       int              // bytes
-	Address   netip.Prefix     // the machine's; invalid: the interface had none
-	Routes    []Route          // besides the route to the prefix
-	Tap       string           // interface in the namespace that QEMU opens; empty: QEMU opens the macvtap
-	Device    string           // file of the macvtap; empty: not a macvtap
+	MAC     net.HardwareAddr // the machine's own
+	MTU     int              // bytes
+	Address netip.Prefix     // the machine's; invalid: the interface had none
+	Routes  []Route          // besides the route to the prefix
+	Tap     string           // interface in the namespace that QEMU opens; empty: QEMU opens the macvtap
+	Device  string           // file of the macvtap; empty: not a macvtap
 }
 
 // A Route is a route of a machine.
@@ -38,28 +37,28 @@ type Route struct {
 
 const tapName = "tap0"
 
-// Wire takes over the interface of that name in the namespace for a machine. It returns nil
+// Wire takes over the interface segment.Inside in the namespace for a machine. It returns nil
 // if there is no such interface. Call it once in a namespace's life, because a restarted
 // machine uses the same Link. Wire makes the device file of a macvtap in dir.
-func Wire(namespace, name, dir string) (*Link, error) {
+func Wire(namespace, dir string) (*Link, error) {
 	var l *Link
 	err := netns.Do(namespace, func() (err error) {
-		l, err = wire(name, dir)
+		l, err = wire(dir)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wiring a machine to %s: %w", name, err)
+		return nil, fmt.Errorf("wiring a machine to %s: %w", segment.Inside, err)
 	}
 	return l, nil
 }
 
-func wire(name, dir string) (*Link, error) {
+func wire(dir string) (*Link, error) {
 	links, err := segment.Host()
 	if err != nil {
 		return nil, err
 	}
 	defer links.Close()
-	outer, err := links.LinkByName(name)
+	outer, err := links.LinkByName(segment.Inside)
 	if segment.IsGone(err) {
 		return nil, nil
 	}
@@ -67,7 +66,7 @@ func wire(name, dir string) (*Link, error) {
 		return nil, err
 	}
 	attrs := outer.Attrs()
-	l := &Link{Interface: name, MAC: attrs.HardwareAddr, MTU: attrs.MTU}
+	l := &Link{MAC: attrs.HardwareAddr, MTU: attrs.MTU}
 	if err := l.take(links, outer); err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func (l *Link) tap(links *netlink.Handle, outer netlink.Link) error {
 func (l *Link) device(index int, dir string) error {
 	var numbers []byte
 	err := netns.Sysfs(func(sysfs string) (err error) {
-		numbers, err = os.ReadFile(filepath.Join(sysfs, fmt.Sprintf("class/net/%s/macvtap/tap%d/dev", l.Interface, index)))
+		numbers, err = os.ReadFile(filepath.Join(sysfs, fmt.Sprintf("class/net/%s/macvtap/tap%d/dev", segment.Inside, index)))
 		return err
 	})
 	if err != nil {

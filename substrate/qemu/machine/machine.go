@@ -7,19 +7,21 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"vitrine"
 	"vitrine/substrate"
+	"vitrine/substrate/process"
 )
 
 // Program is the program that runs machines.
@@ -54,12 +56,11 @@ type Spec struct {
 	Name        string // for humans: "vt-RUN-sprout-1"
 	Accelerator string // see Prober
 	Model       string // Q35 or MicroVM; empty: Q35
-	Processor   string // QEMU's -cpu; empty: all that the accelerator offers
 	VCPUs       int    // at least 1
 	Memory      int64  // bytes
 	CPUs        []int  // CPUs of the host, one to bind each vCPU to; if their number is not VCPUs, none is bound
 
-	Kernel  string   // file that QEMU boots directly; empty: boot from the first disk
+	Kernel  string   // file that QEMU boots directly
 	Initrd  string   // empty: none
 	Append  string   // the kernel's command line
 	Disks   []Disk   // vda, vdb, ...
@@ -75,14 +76,6 @@ type Spec struct {
 	Dir string
 }
 
-// A Place is an instance of package process, in which QEMU runs.
-type Place interface {
-	substrate.Instance
-	// StartAs is like Start, but the command runs as the account. It inherits the files as
-	// descriptors 3, 4 and so on.
-	StartAs(ctx context.Context, command vitrine.Command, account *substrate.Account, files ...*os.File) (substrate.Process, error)
-}
-
 // A Disk is a file that the machine uses as a disk.
 type Disk struct {
 	Path     string
@@ -91,6 +84,27 @@ type Disk struct {
 
 	Backing       string // file below an overlay, whatever the overlay names; empty: none
 	BackingFormat string
+}
+
+// OverheadMemory is the memory of QEMU itself, in bytes: mostly code that TCG has translated.
+const OverheadMemory = 512 << 20
+
+// namePattern allows names that are safe for files, namespaces and the guest's hostname.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,60}$`)
+
+// Complete checks what a machine needs of an instance, and completes the instance: it sets the
+// memory, in bytes, if there is none, and makes the path of the folder absolute. kind names the
+// substrate in errors; least is the smallest memory.
+func Complete(kind string, of *substrate.Spec, memory, least int64) (err error) {
+	if !namePattern.MatchString(of.Name) {
+		return &vitrine.BadInput{File: kind, Found: fmt.Sprintf("instance %q", of.Name), Want: "a name of letters, digits and hyphens, valid as a host name"}
+	}
+	of.Memory = cmp.Or(of.Memory, memory)
+	if of.Memory < least {
+		return &vitrine.BadInput{File: kind, Found: fmt.Sprintf("%d MiB of memory", of.Memory>>20), Want: fmt.Sprintf("at least %d MiB for a virtual machine", least>>20)}
+	}
+	of.Dir, err = filepath.Abs(of.Dir)
+	return err
 }
 
 // Processors returns the number of a machine's vCPUs: its flavor's, rounded up, or the
@@ -105,7 +119,7 @@ func Processors(of substrate.Spec) int {
 // A Machine is a running machine.
 type Machine struct {
 	process substrate.Process
-	place   Place
+	place   *process.Instance
 	monitor *Monitor
 	ports   map[string]net.Conn
 }
@@ -116,7 +130,7 @@ const startLimit = 2 * time.Minute
 
 // Start starts a machine in the place and returns when it executes. On failure it
 // leaves only files in Dir.
-func Start(ctx context.Context, place Place, spec Spec) (*Machine, error) {
+func Start(ctx context.Context, place *process.Instance, spec Spec) (*Machine, error) {
 	m, err := start(ctx, place, spec)
 	if err != nil {
 		return nil, fmt.Errorf("starting machine %s: %w", spec.Name, err)
@@ -124,7 +138,7 @@ func Start(ctx context.Context, place Place, spec Spec) (*Machine, error) {
 	return m, nil
 }
 
-func start(ctx context.Context, place Place, spec Spec) (_ *Machine, err error) {
+func start(ctx context.Context, place *process.Instance, spec Spec) (_ *Machine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	var inherited descriptors
@@ -147,7 +161,7 @@ func start(ctx context.Context, place Place, spec Spec) (_ *Machine, err error) 
 	}
 	// QEMU's user may not be allowed to enter the machine's folder.
 	command := vitrine.Command{Args: args, Env: []string{"LC_ALL=C"}, Dir: "/"}
-	process, err := place.StartAs(ctx, command, spec.Confinement.Account, inherited.files...)
+	qemu, err := place.StartAs(ctx, command, spec.Confinement.Account, inherited.files...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +171,7 @@ func start(ctx context.Context, place Place, spec Spec) (_ *Machine, err error) 
 			err = errors.Join(err, outputError(spec.Dir), place.Stop(context.WithoutCancel(ctx), 0))
 		}
 	}()
-	m := &Machine{process: process, place: place, ports: conns}
+	m := &Machine{process: qemu, place: place, ports: conns}
 	m.monitor, err = newMonitor(ctx, conns[monitorPort])
 	if err != nil {
 		return nil, err
