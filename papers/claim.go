@@ -1,7 +1,6 @@
 package papers
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,13 +57,18 @@ func (s *Span) String() string {
 	return text
 }
 
+// names returns what Less, More and Value name.
+func (c Claim) names() []string {
+	return slices.DeleteFunc([]string{c.Less, c.More, c.Value}, func(name string) bool { return name == "" })
+}
+
 const wildcard = "*"
 
 // instances returns the claim for each text that its * stands for, in order. It
 // returns the claim itself when it has no *, or when none of its readings was
 // measured.
 func (c Claim) instances(r Readings) (list []Claim, of []string) {
-	patterns := slices.DeleteFunc([]string{c.Less, c.More, c.Value}, func(name string) bool { return !strings.Contains(name, wildcard) })
+	patterns := slices.DeleteFunc(c.names(), func(name string) bool { return !strings.Contains(name, wildcard) })
 	for _, p := range patterns {
 		of = append(of, r.matching(p)...)
 	}
@@ -108,24 +112,4 @@ func natural(a, b string) int {
 		return x - y
 	}
 	return strings.Compare(a, b)
-}
-
-// check returns an error if the claim makes no sense.
-func (c Claim) check() error {
-	two := c.Less != "" && c.More != ""
-	switch {
-	case c.Says == "":
-		return fmt.Errorf("a claim without words")
-	case two == (c.Value != ""):
-		return fmt.Errorf("%s: want less and more, or value", c.Says)
-	case c.Value != "" && c.Paper == nil:
-		return fmt.Errorf("%s: want the paper's figure", c.Says)
-	case c.Within != 0 && c.Within <= 1:
-		return fmt.Errorf("%s: within is %g: want more than 1", c.Says, c.Within)
-	case c.Free && (c.Paper != nil || c.Within != 0):
-		return fmt.Errorf("%s: a free ratio is judged by nothing", c.Says)
-	case c.Paper != nil && c.Paper.Low > c.Paper.High:
-		return fmt.Errorf("%s: the paper's %s falls", c.Says, c.Paper)
-	}
-	return nil
 }

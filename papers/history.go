@@ -107,8 +107,7 @@ func (h History) Begin(b Begun) History {
 	for at > 0 && h.Runs[at-1].Started.After(b.Started) {
 		at--
 	}
-	runs := append([]Begun{}, h.Runs[:at]...)
-	h.Runs = append(append(runs, b), h.Runs[at:]...)
+	h.Runs = slices.Insert(slices.Clone(h.Runs), at, b)
 	return h
 }
 

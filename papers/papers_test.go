@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -51,12 +52,32 @@ func TestClaimsAreValid(t *testing.T) {
 	}
 }
 
+// check returns an error if the claim makes no sense.
+func (c Claim) check() error {
+	two := c.Less != "" && c.More != ""
+	switch {
+	case c.Says == "":
+		return fmt.Errorf("a claim without words")
+	case two == (c.Value != ""):
+		return fmt.Errorf("%s: want less and more, or value", c.Says)
+	case c.Value != "" && c.Paper == nil:
+		return fmt.Errorf("%s: want the paper's figure", c.Says)
+	case c.Within != 0 && c.Within <= 1:
+		return fmt.Errorf("%s: within is %g: want more than 1", c.Says, c.Within)
+	case c.Free && (c.Paper != nil || c.Within != 0):
+		return fmt.Errorf("%s: a free ratio is judged by nothing", c.Says)
+	case c.Paper != nil && c.Paper.Low > c.Paper.High:
+		return fmt.Errorf("%s: the paper's %s falls", c.Says, c.Paper)
+	}
+	return nil
+}
+
 // TestOtherRunsKeepWhatClaimsName checks that the record of another run keeps the readings that a
 // claim about two runs names. A record keeps what its own exhibits show or judge.
 func TestOtherRunsKeepWhatClaimsName(t *testing.T) {
 	for _, e := range exhibits(t) {
 		for _, c := range e.Claims {
-			for _, name := range []string{c.Less, c.More, c.Value} {
+			for _, name := range c.names() {
 				other, reading, ok := strings.Cut(name, ": ")
 				if !ok {
 					continue
@@ -122,7 +143,7 @@ func TestSpecsAreValid(t *testing.T) {
 				t.Errorf("%s: %d repeats: nothing could be judged", e.Name, w.Repeat)
 			}
 			for _, c := range e.Claims {
-				for _, name := range []string{c.Less, c.More, c.Value} {
+				for _, name := range c.names() {
 					checkSizing(t, e, d, name)
 				}
 			}

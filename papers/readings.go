@@ -118,7 +118,7 @@ func Read(d *result.Data) (Readings, error) {
 func (r Readings) Beside(from fs.FS, e Exhibit) (Readings, error) {
 	r.beside = map[string]Readings{}
 	for _, c := range e.Claims {
-		for _, name := range []string{c.Less, c.More, c.Value} {
+		for _, name := range c.names() {
 			other, _, ok := strings.Cut(name, ": ")
 			if !ok {
 				continue

@@ -16,10 +16,8 @@ import (
 	"vitrine/result"
 )
 
+// Shares of the capacity.
 const (
-	confidence = 0.95 // of the plans' workloads, and of intervals made here
-
-	// Shares of the capacity.
 	near   = 0.7  // the best trial of a deployment below this rate does not show the use at capacity
 	over   = 1.2  // trials at this rate and above are overloaded
 	past   = 1.25 // the success ratio at this rate distinguishes a "flat" curve from a "sudden" fall
@@ -51,8 +49,7 @@ func (r *Readings) capacities(d *result.Data) error {
 			continue
 		}
 		r.use(x)
-		r.goodput(x)
-		r.costs(x)
+		r.rates(x)
 		if x.capacity.Censored == vitrine.CensoredNone { // a multiple of a bound says nothing about the capacity
 			r.past(x)
 			r.doubled(x)
@@ -104,7 +101,8 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 	if repeats == 0 {
 		repeats = len(x.repeats)
 	}
-	reading := Reading{Interval: delay.Interval{Mean: c.Rate, Low: c.Low, High: c.High, Repeats: repeats, Confidence: confidence}}
+	// The plans' workloads ask for the same confidence as intervals of repeats.
+	reading := Reading{Interval: delay.Interval{Mean: c.Rate, Low: c.Low, High: c.High, Repeats: repeats, Confidence: delay.Confidence}}
 	if c.Censored != vitrine.CensoredNone {
 		reading.Bound = c.Censored
 	}
@@ -117,11 +115,8 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 	}
 }
 
-// use reads the utilization of components at capacity. It takes the highest rate that
+// use reads the quantities at capacity. It takes the highest rate that
 // each deployment carried, unless that rate is far below the capacity.
-// "cpu.beside.bono" is the highest utilization of any component except bono,
-// "percall.bono" is the CPU time of a call in milliseconds, and "percall.all" is its
-// sum over all components.
 func (r *Readings) use(x sized) {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
@@ -134,29 +129,49 @@ func (r *Readings) use(x sized) {
 		if at < 0 {
 			continue
 		}
-		for name, ms := range perCall(trials[at]) {
-			values["percall."+name] = append(values["percall."+name], ms)
-		}
-		used := utilization(trials[at])
-		for name, u := range used {
-			values["cpu."+name] = append(values["cpu."+name], u)
-			most := 0.0
-			for other, v := range used {
-				if other != name {
-					most = max(most, v)
-				}
-			}
-			values["cpu.beside."+name] = append(values["cpu.beside."+name], most)
+		for name, value := range quantities(trials[at]) {
+			values[name] = append(values[name], value)
 		}
 	}
 	r.putEach(x.where, values)
+}
+
+// quantities reads one trial. "goodput" is the calls a second that succeeded. "percall.bono" is
+// the CPU time of a call in milliseconds, "percall.all" its sum over all components. "cpu.bono" is the
+// utilization of a component, "cpu.beside.bono" the highest of any component except bono.
+// "latency.p50" and "latency.p99" are quantiles over the calls that succeeded, in milliseconds.
+// "answered" is how many seconds passed from the first call that was due until all were answered or
+// had failed.
+func quantities(o vitrine.Outcome) map[string]float64 {
+	found := map[string]float64{"goodput": goodputOf(o)}
+	for name, ms := range perCall(o) {
+		found["percall."+name] = ms
+	}
+	used := utilization(o)
+	for name, u := range used {
+		found["cpu."+name] = u
+		most := 0.0
+		for other, v := range used {
+			if other != name {
+				most = max(most, v)
+			}
+		}
+		found["cpu.beside."+name] = most
+	}
+	if o.Succeeded > 0 {
+		found["latency.p50"], found["latency.p99"] = o.Latency.P50, o.Latency.P99
+	}
+	if o.Answered > 0 {
+		found["answered"] = o.Answered.Seconds()
+	}
+	return found
 }
 
 // each returns the trials of each deployment, sorted by rate, in the order of the
 // deployments.
 func (x sized) each() [][]vitrine.Outcome {
 	var list [][]vitrine.Outcome
-	for _, repeat := range sortedKeys(x.repeats) {
+	for _, repeat := range slices.Sorted(maps.Keys(x.repeats)) {
 		trials := slices.Clone(x.repeats[repeat])
 		slices.SortStableFunc(trials, func(a, b vitrine.Outcome) int { return cmp.Compare(a.Rate, b.Rate) })
 		list = append(list, trials)
@@ -187,7 +202,7 @@ const together = "all"
 // of them together, in milliseconds. A cost that is not known is left out.
 func perCall(o vitrine.Outcome) map[string]float64 {
 	cost, seconds := map[string]float64{}, o.CPUPerCall()
-	for _, name := range sortedKeys(seconds) {
+	for _, name := range slices.Sorted(maps.Keys(seconds)) {
 		cost[name] = 1000 * seconds[name]
 		cost[together] += cost[name]
 	}
@@ -195,14 +210,14 @@ func perCall(o vitrine.Outcome) map[string]float64 {
 	return cost
 }
 
-// atRates returns a reading of each deployment at each rate that was offered, by name and
-// rate, such as "goodput@600/s". read returns the readings of a trial by name.
-func (x sized) atRates(read func(vitrine.Outcome) map[string]float64) map[string][]float64 {
+// atRates returns the quantities of each deployment at each rate that was offered, by name and
+// rate, such as "goodput@600/s".
+func (x sized) atRates() map[string][]float64 {
 	values := map[string][]float64{}
 	for _, trials := range x.each() {
 		own := map[string][]float64{}
 		for _, o := range trials {
-			for name, value := range read(o) {
+			for name, value := range quantities(o) {
 				name = fmt.Sprintf("%s@%g/s", name, o.Rate)
 				own[name] = append(own[name], value)
 			}
@@ -220,35 +235,17 @@ func addMeans(values, own map[string][]float64) {
 	}
 }
 
-// goodput reads how many calls a second succeeded at each rate that was offered: the
-// mean over deployments, the least and the most.
-func (r *Readings) goodput(x sized) {
-	values := x.atRates(func(o vitrine.Outcome) map[string]float64 { return map[string]float64{"goodput": goodputOf(o)} })
+// rates reads the quantities at each rate that was offered, as means over deployments. Of the
+// goodput, it also reads the least and the most.
+func (r *Readings) rates(x sized) {
+	values := x.atRates()
 	r.putEach(x.where, values)
 	for name, list := range values {
-		r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
-		r.of[x.where+" most "+name] = Reading{Interval: withoutInterval(slices.Max(list))}
+		if strings.HasPrefix(name, "goodput@") {
+			r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
+			r.of[x.where+" most "+name] = Reading{Interval: withoutInterval(slices.Max(list))}
+		}
 	}
-}
-
-// costs reads what a call cost and how long it took at each rate that was offered, as means
-// over deployments: the CPU time of each component and quantiles of the latency of the calls
-// that succeeded, in milliseconds; and how many seconds passed from the first call that was
-// due until all were answered or had failed.
-func (r *Readings) costs(x sized) {
-	r.putEach(x.where, x.atRates(func(o vitrine.Outcome) map[string]float64 {
-		found := map[string]float64{}
-		for name, ms := range perCall(o) {
-			found["percall."+name] = ms
-		}
-		if o.Succeeded > 0 {
-			found["latency.p50"], found["latency.p99"] = o.Latency.P50, o.Latency.P99
-		}
-		if o.Answered > 0 {
-			found["answered"] = o.Answered.Seconds()
-		}
-		return found
-	}))
 }
 
 // past reads the success ratio beyond the capacity. Each deployment was driven at
@@ -297,7 +294,7 @@ func valueAt(trials []vitrine.Outcome, rate float64, value func(vitrine.Outcome)
 // negative, and no success ratio can be above 1, so their intervals end there.
 func (r *Readings) putEach(where string, values map[string][]float64) {
 	for name, list := range values {
-		i := delay.OfRepeats(list, confidence)
+		i := delay.OfRepeats(list)
 		if i.Repeats == 0 {
 			continue
 		}
@@ -419,7 +416,7 @@ func cpuSeconds(o vitrine.Outcome, d *result.Data) (map[string][]float64, error)
 	seconds := map[string][]float64{}
 	for second := range whole {
 		used, gap := map[string]float64{}, map[string]bool{}
-		for _, name := range sortedKeys(instances) {
+		for _, name := range slices.Sorted(maps.Keys(instances)) {
 			x := instances[name]
 			if x.covered[second] < leastCovered {
 				gap[x.component] = true

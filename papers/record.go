@@ -125,7 +125,7 @@ func named(base string) ([]string, error) {
 			}
 		}
 		for _, c := range e.Claims {
-			names = append(names, c.Less, c.More, c.Value)
+			names = append(names, c.names()...)
 		}
 	}
 	return names, nil
@@ -161,7 +161,7 @@ func (r *Record) circumstances(h History) string {
 	for _, s := range r.Scaled {
 		fmt.Fprintf(&b, "\nScaled to this host: %s.\n", s)
 	}
-	for _, name := range sortedKeys(r.Fabrics) {
+	for _, name := range slices.Sorted(maps.Keys(r.Fabrics)) {
 		fmt.Fprintf(&b, "\nFabric `%s`: %s.\n", name, cmp.Or(r.Fabrics[name], "not known"))
 	}
 	for _, o := range r.Options {
@@ -199,6 +199,3 @@ func (r *Record) details(h History) string {
 	list("The machine was not the run's alone", r.NotIsolated)
 	return "<details><summary>Earlier runs, plans, and the machine</summary>\n" + b.String() + "\n</details>\n"
 }
-
-// sortedKeys returns the keys of the map in order.
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

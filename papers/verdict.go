@@ -104,10 +104,9 @@ func badness(order string) int {
 // judgeOne judges a claim without a *.
 func (c Claim) judgeOne(r Readings) Verdict {
 	v := Verdict{Claim: c}
-	names := slices.DeleteFunc([]string{c.Less, c.More, c.Value}, func(name string) bool { return name == "" })
 	found := map[string]Reading{}
 	var figures, reasons []string
-	for _, name := range names {
+	for _, name := range c.names() {
 		x, missing := r.read(name)
 		if missing == "" {
 			figures = append(figures, x.figure(name))

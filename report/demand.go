@@ -37,13 +37,11 @@ type demandRow struct {
 	Optimal   bool
 	Tone      string
 	Component string
-	PerCall   string // ms
-	Idle      string // CPUs
-	R2        string
-	R2Medians string
+	PerCall   measuredCell // ms
+	Idle      measuredCell // CPUs
+	R2        measuredCell
+	R2Medians measuredCell
 	Trials    int
-
-	PerCallSort, IdleSort, R2Sort, R2MediansSort string // what the columns sort by
 }
 
 // A panel is the CPU of each of a subject's components against the rate.
@@ -282,9 +280,9 @@ func (s *set) demandView(figures []*figure) demandView {
 		lines := x.demands()
 		for _, l := range lines {
 			v.Rows = append(v.Rows, demandRow{
-				Name: x.name, Optimal: x.optimal(), Tone: s.componentTone(l.Component).name, Component: l.Component,
-				PerCall: millis(l.PerCall), Idle: cpuText(l.Idle), R2: l.fit(), R2Medians: l.fitMedians(), Trials: len(l.Rates),
-				PerCallSort: sortable(l.PerCall), IdleSort: sortable(l.Idle), R2Sort: sortable(l.R2), R2MediansSort: sortable(l.R2Medians),
+				Name: x.name, Optimal: x.optimal(), Tone: s.componentTone(l.Component).name, Component: l.Component, Trials: len(l.Rates),
+				PerCall: measuredCell{millis(l.PerCall), sortable(l.PerCall)}, Idle: measuredCell{cpuText(l.Idle), sortable(l.Idle)},
+				R2: measuredCell{l.fit(), sortable(l.R2)}, R2Medians: measuredCell{l.fitMedians(), sortable(l.R2Medians)},
 			})
 		}
 		if len(lines) == 0 && x.cpuUnread("") == "" {

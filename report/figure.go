@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -198,8 +200,8 @@ func newLine(t tone, width vg.Length, dash []vg.Length, points plotter.XYs) (*pl
 
 // A spread is a value with its interval, and the tip of its mark.
 type spread struct {
-	x, y, low, high float64
-	bar             bool // the interval is drawn
+	x, y, low, high float64 // high: +Inf if there is no upper bound, which an arrow shows
+	bar             bool    // the interval is drawn
 	tip             string
 }
 
@@ -216,10 +218,14 @@ func (m *marksPlotter) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, at := range m.marks {
 		px, py := x(at.x), y(at.y)
 		if at.bar {
-			bar, low, high := stroke(m.tone, 1.1), y(max(at.low, p.Y.Min)), y(at.high)
+			bar, low, high := stroke(m.tone, 1.1), y(max(at.low, p.Y.Min)), y(min(at.high, p.Y.Max))
 			c.StrokeLine2(bar, px, low, px, high)
 			c.StrokeLine2(bar, px-3, low, px+3, low)
-			c.StrokeLine2(bar, px-3, high, px+3, high)
+			if math.IsInf(at.high, 1) {
+				c.FillPolygon(m.tone.color(), []vg.Point{{X: px - 4, Y: high - 7}, {X: px, Y: high}, {X: px + 4, Y: high - 7}})
+			} else {
+				c.StrokeLine2(bar, px-3, high, px+3, high)
+			}
 		}
 		c.DrawGlyph(m.style(), vg.Point{X: px, Y: py})
 		m.tips.add(px, py, "%s", at.tip)
@@ -238,33 +244,9 @@ func fillBar(c draw.Canvas, t tone, from, to, middle, half vg.Length) {
 	c.FillPolygon(t.color(), []vg.Point{{X: from, Y: middle + half}, {X: to, Y: middle + half}, {X: to, Y: middle - half}, {X: from, Y: middle - half}})
 }
 
-// words are texts at points of a plot, which leaves room for them.
-type words struct {
-	at     plotter.XYs
-	text   []string
-	style  func(i int) look
-	offset vg.Point
-}
-
-// A look is the style of words.
-type look struct {
-	tone  tone
-	size  vg.Length
-	bold  bool
-	right bool // the point is at the text's right end
-}
-
-func (w words) labels() *plotter.Labels {
-	l := &plotter.Labels{XYs: w.at, Labels: w.text, Offset: w.offset}
-	for i := range w.text {
-		t := w.style(i)
-		style := sans(t.tone, t.size, t.bold)
-		if t.right {
-			style.XAlign = draw.XRight
-		}
-		l.TextStyle = append(l.TextStyle, style)
-	}
-	return l
+// labels returns texts at points of a plot, which leaves room for them.
+func labels(at plotter.XYs, texts []string, style draw.TextStyle, offset vg.Point) *plotter.Labels {
+	return &plotter.Labels{XYs: at, Labels: texts, TextStyle: slices.Repeat([]draw.TextStyle{style}, len(texts)), Offset: offset}
 }
 
 // thinGrid returns light lines at the ticks of the given axes.

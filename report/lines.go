@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -33,7 +34,7 @@ type Place struct{ X, Y float64 }
 // A Point is a value with its interval and the text under the pointer.
 type Point struct {
 	Place
-	Low, High float64
+	Low, High float64 // High: +Inf if there is no upper bound
 	Tip       string
 }
 
@@ -133,7 +134,11 @@ func (p Panel) plot(t *tips) (*plot.Plot, error) {
 	for _, at := range p.Points {
 		marks.marks = append(marks.marks, spread{at.X, at.Y, at.Low, at.High, at.High > at.Low, at.Tip})
 		drawn.X.Min, drawn.X.Max = min(drawn.X.Min, at.X), max(drawn.X.Max, at.X)
-		drawn.Y.Max = max(drawn.Y.Max, at.High)
+		top := at.High
+		if math.IsInf(top, 1) {
+			top = at.Y * 1.2 // room for the arrow
+		}
+		drawn.Y.Max = max(drawn.Y.Max, top)
 	}
 	drawn.Add(marks)
 	drawn.Y.Max *= 1.05

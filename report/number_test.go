@@ -53,6 +53,21 @@ func TestNumbersReadWell(t *testing.T) {
 	}
 }
 
+// TestRatiosStayOnTheirSideOfTheThreshold: a trial that failed does not show the ratio that passes.
+func TestRatiosStayOnTheirSideOfTheThreshold(t *testing.T) {
+	for _, c := range []struct {
+		ratio, threshold float64
+		want             string
+	}{
+		{0.75, 0.9, "0.750"}, {0.99999, 0.9, "1.000"}, {math.Nextafter(0.9, 0), 0.9, "0.900"},
+		{0.9986, 0.999, "0.9986"}, {0.9991, 0.999, "0.999"}, {2999.0 / 3000, 1, "0.9997"}, {1, 1, "1.000"},
+	} {
+		if got := ratioText(c.ratio, []float64{c.threshold, 0.5}); got != c.want {
+			t.Errorf("%g at threshold %g is %s, want %s", c.ratio, c.threshold, got, c.want)
+		}
+	}
+}
+
 func TestTicksAreRoundAndFew(t *testing.T) {
 	for _, r := range [][2]float64{{0, 1}, {0, 3}, {0, 226.6}, {0, 1133}, {0, 0.004}, {-1, 7}, {5, 5}} {
 		list := ticks{}.Ticks(r[0], r[1])

@@ -120,7 +120,7 @@ func (s *set) page(w io.Writer, figures []*figure, files bool) error {
 	p.Demand = s.demandView(p.Figures[sectionDemand])
 	return WritePage(w, pageTemplate, template.FuncMap{
 		"number": number, "shortest": shortest, "bytes": byteCount, "percent": percent,
-		"ratio": ratioText, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
+		"ratio": s.ratio, "ms": latencyText, "seconds": func(d time.Duration) string { return shortest(d.Seconds()) },
 		"rest": rest,
 	}, p)
 }
@@ -317,6 +317,9 @@ func (s *set) path(r *run) []pathView {
 			z := x.entries[min(measured[x], len(x.entries)-1)]
 			measured[x]++
 			v.Capacity, v.Interval = capacityText(z.Capacity), intervalText(z.Capacity)
+			if z.Unfinished != "" {
+				v.Interval = "no interval: " + notEnded
+			}
 			v.Bottleneck = z.Bottleneck
 			v.Tone = s.componentTone(z.Bottleneck).name
 			v.Optimal = z == r.Summary.Best()

@@ -47,7 +47,8 @@ func (p prediction) within() bool {
 }
 
 // predictions returns the predictions of the runs' paths, in their order. It skips a size that was
-// measured before, because its capacity was known and not predicted.
+// measured before, because its capacity was known and not predicted, and a size whose search did not end,
+// because its capacity was not measured.
 func (s *set) predictions() []prediction {
 	var all []prediction
 	for _, r := range s.runs {
@@ -61,10 +62,10 @@ func (s *set) predictions() []prediction {
 				continue
 			}
 			seen[x] = true
-			if step.Predicted == nil {
+			z := x.entries[0] // the first measurement
+			if step.Predicted == nil || z.Unfinished != "" {
 				continue
 			}
-			z := x.entries[0] // the first measurement
 			all = append(all, prediction{x, len(all) + 1, z.VCPUs, *step.Predicted, z.Capacity})
 		}
 	}
@@ -96,8 +97,7 @@ type predictionRow struct {
 	Optimal                     bool
 	Predicted, PredictedBetween string
 	Measured, MeasuredBetween   string
-	Error                       string
-	ErrorSort                   string
+	Error                       measuredCell
 	Within                      string
 	PredictedSort, MeasuredSort float64
 }
@@ -109,10 +109,10 @@ func (s *set) predictionView(figures []*figure) predictionView {
 		r := predictionRow{
 			Number: p.number, Name: p.name, VCPUs: tidy(p.vcpus), Optimal: p.optimal(), PredictedSort: p.predicted.Rate, MeasuredSort: p.measured.Rate,
 			Predicted: number(p.predicted.Rate), PredictedBetween: number(p.predicted.Low) + " to " + number(p.predicted.High),
-			Measured: capacityText(p.measured), MeasuredBetween: intervalText(p.measured), Error: missing, Within: missing,
+			Measured: capacityText(p.measured), MeasuredBetween: intervalText(p.measured), Error: cell(nil, ""), Within: missing,
 		}
 		if share, ok := p.err(); ok {
-			r.Error, r.ErrorSort = fmt.Sprintf("%+.1f%%", share*100), sortable(math.Abs(share))
+			r.Error = measuredCell{fmt.Sprintf("%+.1f%%", share*100), sortable(math.Abs(share))}
 			r.Within = map[bool]string{true: "yes", false: "no"}[p.within()]
 		}
 		v.Rows = append(v.Rows, r)

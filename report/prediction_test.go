@@ -55,6 +55,27 @@ func TestPredictionsAreComparedWithMeasurements(t *testing.T) {
 	}
 }
 
+// TestStoppedSearchIsNoMeasuredPrediction checks that a size whose search was stopped says nothing about
+// the accuracy of predictions.
+func TestStoppedSearchIsNoMeasuredPrediction(t *testing.T) {
+	d := listed(
+		row("bn1s-sp1s-hs1s", 0.3, 100, vitrine.CensoredNone),
+		row("bn1m-sp1s-hs1s", 0.4, 110, vitrine.CensoredNone),
+		row("bn1s-sp1m-hs1s", 0.4, 50, vitrine.CensoredNone),
+	)
+	d.Summary.Sizings[2].Unfinished = "the time limit --max-time is over"
+	believed := &vitrine.Capacity{Threshold: 0.9, Rate: 120, Low: 105, High: 140, Censored: vitrine.CensoredNone}
+	d.Summary.Path = []result.Step{
+		{Sizing: "bn1s-sp1s-hs1s", Why: "the smallest"},
+		{Sizing: "bn1m-sp1s-hs1s", Why: "next", Predicted: believed},
+		{Sizing: "bn1s-sp1m-hs1s", Why: "next", Predicted: believed},
+	}
+	section := part(t, pageOf(t, d), "prediction")
+	if rows := predictionRow.FindAllString(section, -1); len(rows) != 1 || !strings.Contains(section, "Of 1 predictions the median error is 9.1% and the largest 9.1%") {
+		t.Errorf("%d rows, want 1, and an error of 9.1%%:\n%s", len(rows), section)
+	}
+}
+
 func TestNoPredictionSectionWithoutPredictions(t *testing.T) {
 	page := pageOf(t, simulate(t, directed(), "run"))
 	if strings.Contains(page, `id="prediction"`) || strings.Contains(page, "#prediction") {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vitrine/result"
 )
 
 // facts returns a run's provenance, in the order in which a reader would ask for it. If a field of
@@ -49,8 +51,8 @@ func (r *run) facts() []fact {
 	host("virtualization", "virtualization", m.Host.Virtualization)
 	host("clock source", "clocksource", m.Host.Clocksource)
 	host("control groups", "cgroup", m.Host.Cgroup)
-	add("CPUs of the function", numbers(m.CPUs.Function))
-	add("CPUs of the generator", numbers(m.CPUs.Generator))
+	add("CPUs of the function", result.Numbers(m.CPUs.Function))
+	add("CPUs of the generator", result.Numbers(m.CPUs.Generator))
 	for _, name := range slices.Sorted(maps.Keys(m.Substrates)) {
 		add("substrate "+name, m.Substrates[name])
 	}
@@ -85,8 +87,4 @@ func positive(n int) string {
 		return ""
 	}
 	return fmt.Sprint(n)
-}
-
-func numbers(list []int) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }

@@ -193,11 +193,11 @@ func (t tried) verdict(threshold float64) verdict {
 
 // judgedText formats the success ratio that the search adaptive judged, and the
 // part of the window that it judged.
-func (t tried) judgedText() string {
+func (t tried) judgedText(thresholds []float64) string {
 	if t.judged == nil {
 		return missing
 	}
-	text := fmt.Sprintf("%.3f", t.judged.Success)
+	text := ratioText(t.judged.Success, thresholds)
 	if t.judged.Cut > 0 {
 		text += fmt.Sprintf(" (last %.0f s)", (1-t.judged.Cut)*t.Duration.Seconds())
 	}
@@ -234,10 +234,7 @@ func (s *set) searchView(f *figure) searchView {
 	for _, t := range x.trace {
 		r := searchRow{
 			Number: t.number, Repeat: t.Repeat, Seq: t.Seq, Attempt: t.Attempt, Rate: t.Rate, Seconds: t.Duration.Seconds(), Load: t.load,
-			Ratio: missing, Verdict: t.verdict(s.thresholds[0]).String(), Judged: t.judgedText(), Why: t.why,
-		}
-		if t.Scheduled > 0 {
-			r.Ratio = fmt.Sprintf("%.3f", t.SuccessRatio())
+			Ratio: s.ratio(t.Outcome), Verdict: t.verdict(s.thresholds[0]).String(), Judged: t.judgedText(s.thresholds), Why: t.why,
 		}
 		if t.after != nil {
 			r.After = Known(*t.after)

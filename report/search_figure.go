@@ -202,10 +202,10 @@ func (r *trailPlotter) mark(v verdict) draw.GlyphStyle {
 func (r *trailPlotter) tip(t tried) string {
 	parts := []string{fmt.Sprintf("trial %d: %s %s for %s s, %s", t.number, number(t.Rate), r.set.unit, shortest(t.Duration.Seconds()), t.verdict(r.set.thresholds[0]))}
 	if t.Scheduled > 0 {
-		parts[0] += fmt.Sprintf(", ratio %.3f", t.SuccessRatio())
+		parts[0] += ", ratio " + r.set.ratio(t.Outcome)
 	}
 	if t.judged != nil {
-		parts[0] += ", judged as " + t.judgedText()
+		parts[0] += ", judged as " + t.judgedText(r.set.thresholds)
 	}
 	if t.why != "" {
 		parts = append(parts, "chosen: "+t.why)

@@ -287,8 +287,13 @@ func TestStoppedSearchIsNotCompared(t *testing.T) {
 		}
 	}
 	page := pageOf(t, runs...)
-	if !strings.Contains(text.String(), "(the search did not end)") || !strings.Contains(part(t, page, "capacity"), "no interval: the search did not end") {
-		t.Errorf("the mark is missing in the page, or in\n%s", &text)
+	if !strings.Contains(text.String(), "(the search did not end)") {
+		t.Errorf("the mark is missing in\n%s", &text)
+	}
+	for _, id := range []string{"capacity", "path"} {
+		if !strings.Contains(part(t, page, id), "no interval: the search did not end") {
+			t.Errorf("the mark is missing in the section %s", id)
+		}
 	}
 }
 
@@ -343,6 +348,23 @@ func TestTrialsThatAreNotSteady(t *testing.T) {
 	d.Summary.Sizings[0].Search.Name = "ramp"
 	if got := searchOf(t, pageOf(t, d), "bn1s-sp1m-hs1m")[i]; got.judged != "" {
 		t.Errorf("a ramp that judges the backlog: %+v", got)
+	}
+}
+
+// TestRatioOfAFailedTrialIsBelowTheThreshold: the ratio beside "failed" is not rounded up to the threshold.
+func TestRatioOfAFailedTrialIsBelowTheThreshold(t *testing.T) {
+	m := directed()
+	cfg := rate.Config{Min: 20, Max: 2000, Duration: 20 * time.Second, Repeat: 1, Thresholds: []float64{0.9}, Seed: m.seed, Precision: 0.02}
+	d := searched(m, rate.NewAdaptive(cfg), result.Search{Name: "adaptive"}, cfg)
+	d.Summary.Thresholds, d.Summary.Sizings[0].Search = []float64{0.999}, nil
+	o := &d.Outcomes[0]
+	o.Scheduled, o.Offered, o.Succeeded = 3000, 3000, 2996
+	page := pageOf(t, d)
+	if got := searchOf(t, page, "bn1s-sp1m-hs1m")[0]; got.verdict != "failed" || got.ratio != "0.9987" {
+		t.Errorf("got %+v", got)
+	}
+	if !strings.Contains(part(t, page, "trials"), `<td class="n">0.9987</td>`) {
+		t.Error("the table of trials has another ratio")
 	}
 }
 

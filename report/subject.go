@@ -186,13 +186,16 @@ func (s *subject) ownEstimate() bool {
 	return own
 }
 
+// notEnded is why the capacity of a size is a mere estimate.
+const notEnded = "the search did not end"
+
 // unended says that the search for the capacity did not end. It is empty if the search ended, or if
 // the run has not yet finished the size.
 func (s *subject) unended() string {
 	if s.summary == nil || s.summary.Unfinished == "" {
 		return ""
 	}
-	return "the search did not end"
+	return notEnded
 }
 
 // unsearched returns why the capacity at the threshold cannot be compared: the search did not end,

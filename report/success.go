@@ -191,7 +191,8 @@ func (c curve) spreads() []spread {
 		if m.repeats > 1 {
 			repeats = fmt.Sprintf(" (%s to %s in %d repeats)", number(m.low), number(m.high), m.repeats)
 		}
-		tip := fmt.Sprintf("%s at %s %s: %s succeed%s, ratio %.3f", c.name, number(m.rate), c.run.set.unit, number(m.mean), repeats, m.mean/m.rate)
+		tip := fmt.Sprintf("%s at %s %s: %s succeed%s, ratio %s", c.name, number(m.rate), c.run.set.unit, number(m.mean), repeats,
+			ratioText(m.mean/m.rate, c.run.set.thresholds))
 		list[i] = spread{m.rate, m.mean, m.low, m.high, m.repeats > 1, tip}
 	}
 	return list
@@ -211,9 +212,11 @@ func (s *set) addReferences(p *plot.Plot) error {
 		if err != nil {
 			return err
 		}
-		w := words{at: plotter.XYs{end}, text: []string{label}, offset: offset,
-			style: func(int) look { return look{tone: muted(), size: 10.5, right: above} }}
-		p.Add(line, w.labels())
+		style := sans(muted(), 10.5, false)
+		if above {
+			style.XAlign = draw.XRight
+		}
+		p.Add(line, labels(plotter.XYs{end}, []string{label}, style, offset))
 		return nil
 	}
 	if err := add(1, "SCR = ICR", []vg.Length{6, 3}); err != nil {

@@ -229,7 +229,7 @@ func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment) error {
 			plots[j][i].Draw(canvas)
 			if j == 0 {
 				area := plots[j][i].DataCanvas(canvas)
-				headline(area, moments[i], s.unit, t)
+				s.headline(area, moments[i], t)
 			}
 		}
 	}
@@ -237,13 +237,13 @@ func (s *set) drawTime(c draw.Canvas, t *tips, moments []moment) error {
 }
 
 // headline names a column above its upper plot.
-func headline(area draw.Canvas, m moment, unit string, t *tips) {
+func (s *set) headline(area draw.Canvas, m moment, t *tips) {
 	style := sans(ink(), 12, false)
 	style.YAlign = draw.YBottom
 	at := vg.Point{X: area.Min.X, Y: area.Max.Y + 9}
 	what := m.level
 	if m.outcome != nil {
-		what += fmt.Sprintf(": %s %s, ratio %.3f", number(m.outcome.Rate), unit, m.outcome.SuccessRatio())
+		what += fmt.Sprintf(": %s %s, ratio %s", number(m.outcome.Rate), s.unit, s.ratio(*m.outcome))
 		t.add(at.X, at.Y+4, "trial %d, repeat %d", m.outcome.Seq, m.outcome.Repeat)
 	}
 	area.FillText(style, at, what)
@@ -369,12 +369,11 @@ func writeNote(p *plot.Plot, what string) {
 	if len(lines) > 4 {
 		lines = append(lines[:4], "…")
 	}
-	w := words{style: func(int) look { return look{tone: muted(), size: 11} }, offset: vg.Point{X: 10}}
-	for i, l := range lines {
-		w.at = append(w.at, plotter.XY{X: p.X.Min, Y: p.Y.Min + (p.Y.Max-p.Y.Min)*(0.6-0.1*float64(i))})
-		w.text = append(w.text, l)
+	var at plotter.XYs
+	for i := range lines {
+		at = append(at, plotter.XY{X: p.X.Min, Y: p.Y.Min + (p.Y.Max-p.Y.Min)*(0.6-0.1*float64(i))})
 	}
-	p.Add(w.labels())
+	p.Add(labels(at, lines, sans(muted(), 11, false), vg.Point{X: 10}))
 }
 
 // timeKeys returns the legend: the lines of calls and every instance, or every

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"vitrine"
@@ -34,18 +36,14 @@ type trialView struct {
 	Gap     measuredCell // seconds
 }
 
-// A measuredCell is a cell with the value by which the column is sorted; missing values
-// come first.
-type measuredCell struct {
-	Text string
-	Sort float64
-}
+// A measuredCell is a cell with the value by which the column is sorted; empty: missing.
+type measuredCell struct{ Text, Sort string }
 
 func cell(v *float64, format string) measuredCell {
 	if v == nil {
-		return measuredCell{missing, -1}
+		return measuredCell{Text: missing}
 	}
-	return measuredCell{fmt.Sprintf(format, *v), *v}
+	return measuredCell{fmt.Sprintf(format, *v), fmt.Sprint(*v)}
 }
 
 func (r *run) trialTable() trialTable {
@@ -83,14 +81,14 @@ func (r *run) trialTable() trialTable {
 func backlogCell(o vitrine.Outcome) measuredCell {
 	share, half, known := rate.Growth(o)
 	if !known {
-		return measuredCell{missing, -1e9}
+		return measuredCell{Text: missing}
 	}
-	return measuredCell{fmt.Sprintf("%+.1f ± %.1f%%", 100*share, 100*half), share}
+	return measuredCell{fmt.Sprintf("%+.1f ± %.1f%%", 100*share, 100*half), fmt.Sprint(share)}
 }
 
 // speedCell shows the speeds before, during and after the trial, sorted by the lowest.
 func speedCell(h vitrine.HostReading) measuredCell {
-	c := measuredCell{Sort: -1}
+	lowest := math.Inf(1)
 	var parts []string
 	for _, v := range []float64{h.Before, h.During, h.After} {
 		if v <= 0 {
@@ -98,11 +96,12 @@ func speedCell(h vitrine.HostReading) measuredCell {
 			continue
 		}
 		parts = append(parts, fmt.Sprintf("%.2f", v))
-		if c.Sort < 0 || v < c.Sort {
-			c.Sort = v
-		}
+		lowest = min(lowest, v)
 	}
-	c.Text = strings.Join(parts, " ")
+	c := measuredCell{Text: strings.Join(parts, " ")}
+	if !math.IsInf(lowest, 1) {
+		c.Sort = fmt.Sprint(lowest)
+	}
 	return c
 }
 
@@ -139,11 +138,26 @@ func causes(o vitrine.Outcome) string {
 	return strings.Join(list, ", ")
 }
 
-func ratioText(o trialView) string {
+// ratio formats a trial's success ratio.
+func (s *set) ratio(o vitrine.Outcome) string {
 	if o.Scheduled == 0 {
 		return missing
 	}
-	return fmt.Sprintf("%.3f", o.SuccessRatio())
+	return ratioText(o.SuccessRatio(), s.thresholds)
+}
+
+// ratioText formats a success ratio with three decimals. It uses more if rounding would move the ratio
+// across a threshold.
+func ratioText(ratio float64, thresholds []float64) string {
+	ratio = math.Round(ratio*1e9) / 1e9 // without binary rounding errors
+	for digits := 3; digits < 9; digits++ {
+		text := strconv.FormatFloat(ratio, 'f', digits, 64)
+		shown, err := strconv.ParseFloat(text, 64)
+		if err == nil && !slices.ContainsFunc(thresholds, func(t float64) bool { return (shown < t) != (ratio < t) }) {
+			return text
+		}
+	}
+	return shortest(ratio)
 }
 
 func latencyText(o trialView, ms float64) string {

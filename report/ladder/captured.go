@@ -49,7 +49,7 @@ func captured(w io.Writer, a *affinity.Analysis) error {
 func measured(w io.Writer, m *course.Measured) error {
 	fmt.Fprintf(w, "\n%s: %d transactions of %s messages", m.Type, m.Transactions, number(m.Messages))
 	if m.Duration != nil {
-		fmt.Fprintf(w, ", %s ms, 95%% within %s ms", number(m.Duration.P50), number(m.Duration.P95))
+		fmt.Fprintf(w, ", %s ms, 95%% within %s ms", millis(m.Duration.P50), millis(m.Duration.P95))
 	}
 	fmt.Fprintf(w, "; begins with %s from %s", m.Begins.Name, m.Begins.From)
 	if m.Ends.Name != "" { // otherwise all transactions were given up
@@ -59,7 +59,7 @@ func measured(w io.Writer, m *course.Measured) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "critical path: function\treceives\tsends\tto\tmean ms\tp50\tp95\ton the way\tshare")
 	for _, s := range m.Path {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Function, s.In, s.Out, s.To, number(s.Mean), p50(s.Times), p95(s.Times), number(s.Way), percent(s.Share))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Function, s.In, s.Out, s.To, millis(s.Mean), times(s.Times), millis(s.Way), percent(s.Share))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func measured(w io.Writer, m *course.Measured) error {
 	fmt.Fprintln(t, "function\treceives\tsends\tpasses on\tasks\tanswers itself\tabsorbs\tms on the path\tshare")
 	for _, f := range m.Functions {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, number(f.Receives), number(f.Sends), number(f.Passes), number(f.Asks),
-			number(f.Decides), number(f.Absorbs), number(f.Time), percent(f.Share))
+			number(f.Decides), number(f.Absorbs), millis(f.Time), percent(f.Share))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func measured(w io.Writer, m *course.Measured) error {
 			fmt.Fprintf(t, "and %d more in affinity.json\n", len(m.Hops)-listed)
 			break
 		}
-		fmt.Fprintf(t, "%s > %s\t%s\t%d\t%s\t%s\t%s\t%s\n", h.From, h.To, h.Name, h.Count, p50(h.Way), p95(h.Way), p50(h.Answer), p95(h.Answer))
+		fmt.Fprintf(t, "%s > %s\t%s\t%d\t%s\t%s\n", h.From, h.To, h.Name, h.Count, times(h.Way), times(h.Answer))
 	}
 	return t.Flush()
 }
@@ -112,18 +112,12 @@ func givenUp(m *course.Measured) string {
 	return fmt.Sprintf("; %d transactions were given up, because memory was full", m.GivenUp)
 }
 
-func p50(t *flow.Times) string {
+// times returns the cells of p50 and p95.
+func times(t *flow.Times) string {
 	if t == nil {
-		return "-"
+		return "-\t-"
 	}
-	return number(t.P50)
-}
-
-func p95(t *flow.Times) string {
-	if t == nil {
-		return "-"
-	}
-	return number(t.P95)
+	return millis(t.P50) + "\t" + millis(t.P95)
 }
 
 // kept writes the state that several functions share.
@@ -206,7 +200,7 @@ func Explain(w io.Writer, x *correlate.Explanation) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nmessage\tafter ms\tfrom\tto\tname\tconfidence\tbecause")
 	for _, p := range x.Course {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.2f\t%s\n", p.Message, number(p.After), p.From, p.To, p.Name, p.Confidence, p.Because)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.2f\t%s\n", p.Message, millis(p.After), p.From, p.To, p.Name, p.Confidence, p.Because)
 	}
 	return t.Flush()
 }

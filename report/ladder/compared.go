@@ -99,7 +99,7 @@ func timeLine(what string, i compare.Interval) changeLine {
 	if i.B < i.A {
 		word = "faster"
 	}
-	return changeLine{word + ", " + what, fmt.Sprintf("%s -> %s ms", number(i.A), number(i.B)), fmt.Sprintf("%+.2f to %+.2f ms", i.Least, i.Most)}
+	return changeLine{word + ", " + what, fmt.Sprintf("%s -> %s ms", millis(i.A), millis(i.B)), fmt.Sprintf("%+.3f to %+.3f ms", i.Least, i.Most)}
 }
 
 func messageText(m course.Message) string { return fmt.Sprintf("%s > %s %s", m.From, m.To, m.Name) }

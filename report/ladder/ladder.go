@@ -116,7 +116,7 @@ func draw(a *affinity.Analysis, c *compare.Comparison) (html []byte, files map[s
 	}
 	var b bytes.Buffer
 	err = report.WritePage(&b, pageTemplate, template.FuncMap{
-		"number": number, "percent": percent, "join": join, "changes": func(t compare.Type) []changeLine { return comparedLines(&t) },
+		"number": number, "millis": millis, "percent": percent, "join": join, "changes": func(t compare.Type) []changeLine { return comparedLines(&t) },
 		"counts": func(t compare.Type) string { return countsOf(&t) }, "sub": func(a, b float64) float64 { return a - b },
 		"mebibytes": func(bytes int64) string { return number(float64(bytes)/(1<<20)) + " MiB" },
 	}, p)

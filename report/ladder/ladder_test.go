@@ -15,6 +15,7 @@ import (
 
 	"vitrine"
 	"vitrine/affinity"
+	"vitrine/affinity/compare"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
@@ -228,6 +229,23 @@ func TestManyFormsOfKeysAreCutShort(t *testing.T) {
 	}
 }
 
+// TestManyUnmatchedNamesAreCutShort: a terminal shows the first names of a names file.
+func TestManyUnmatchedNamesAreCutShort(t *testing.T) {
+	a := analyse(t)
+	for i := range listed + 3 {
+		a.Unmatched = append(a.Unmatched, fmt.Sprintf("phone-%c", 'a'+i))
+	}
+	var b bytes.Buffer
+	if err := Text(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	if strings.Count(text, "phone-") != listed || !strings.Contains(text, "names file: no message of phone-a, phone-b, ") ||
+		!strings.Contains(text, "phone-l and 3 more in affinity.json\n") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 // TestATypeWithoutAnEnd: all transactions of the type were given up, so no message ends them.
 func TestATypeWithoutAnEnd(t *testing.T) {
 	a := analyse(t)
@@ -247,6 +265,35 @@ func TestATypeWithoutAnEnd(t *testing.T) {
 	}
 	if want := "They begin with question from A. 0 retransmissions"; !strings.Contains(string(html), want) {
 		t.Errorf("the page lacks %q", want)
+	}
+}
+
+// TestShortTimesAreShownToAMicrosecond: a change from 11 us to 14 us does not read as no change.
+func TestShortTimesAreShownToAMicrosecond(t *testing.T) {
+	c := &compare.Comparison{A: "before", B: "after", Changes: 1, Types: []compare.Type{{Type: "EXAMPLE", Count: [2]int{900, 900},
+		Duration: &compare.Interval{A: 0.011, B: 0.014, Least: 0.001, Most: 0.005}}}}
+	var b bytes.Buffer
+	if err := Compared(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	if want := "slower, whole transaction  0.011 -> 0.014 ms  +0.001 to +0.005 ms\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("got no %q:\n%s", want, b.String())
+	}
+	a := analyse(t)
+	captures(a)
+	a.Types[0].Measured.Hops[0].Answer = &flow.Times{P50: 0.008, P95: 0.0123}
+	a.Types[0].Flows[0].Messages[1].After = &flow.Times{P50: 0.016, P95: 12.25}
+	html, files, err := draw(a, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<td>0.011 -&gt; 0.014 ms</td><td>&#43;0.001 to &#43;0.005 ms</td>", ">0.008 / 0.012<"} {
+		if !strings.Contains(string(html), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if !strings.Contains(files["affinity-1-1.svg"], "question (0.016, 12.25 ms)") {
+		t.Error("the ladder lacks the times")
 	}
 }
 

@@ -138,7 +138,7 @@ func newNode(lines []string, x, y float64, fill string) *node {
 }
 
 func (n *node) draw(d *drawing) {
-	d.box(n.x-n.width/2, n.y-n.height/2, n.width, n.height, n.fill, pen{tone: "rule", width: 1.2})
+	d.box(n.x-n.width/2, n.y-n.height/2, n.width, n.height, n.fill)
 	for i, line := range n.lines {
 		d.text(n.x, n.y-n.height/2+21+18*float64(i), hand{tone: "ink", size: 13, bold: true, anchor: "middle"}, line)
 	}

@@ -33,7 +33,7 @@ func steps(f affinity.Flow, members []string) string {
 		}
 		width := textWidth(name, 13) + 26
 		d.line(x[i], 46, x[i], bottom, pen{tone: "rule", width: 1.2})
-		d.box(x[i]-width/2, 18, width, 28, fill, pen{tone: "rule", width: 1.2})
+		d.box(x[i]-width/2, 18, width, 28, fill)
 		d.text(x[i], 37, hand{tone: "ink", size: 13, bold: true, anchor: "middle"}, name)
 	}
 	for i, m := range f.Messages {
@@ -61,7 +61,7 @@ func caption(m affinity.Step) string {
 	if m.After == nil {
 		return m.Name
 	}
-	return fmt.Sprintf("%s (%s, %s ms)", m.Name, number(m.After.P50), number(m.After.P95))
+	return fmt.Sprintf("%s (%s, %s ms)", m.Name, millis(m.After.P50), millis(m.After.P95))
 }
 
 // columns returns the x positions of the functions, spaced so that the messages'

@@ -41,14 +41,10 @@ func (d *drawing) line(x1, y1, x2, y2 float64, p pen) {
 		pixels(x1), pixels(y1), pixels(x2), pixels(y2), report.Color(p.tone), pixels(p.width), more)
 }
 
-// box draws a box with rounded corners; fill and border are tones.
-func (d *drawing) box(x, y, width, height float64, fill string, p pen) {
-	dash := ""
-	if p.dash != "" {
-		dash = ` stroke-dasharray="` + p.dash + `"`
-	}
-	fmt.Fprintf(&d.b, `<rect x="%s" y="%s" width="%s" height="%s" rx="6" fill="%s" stroke="%s" stroke-width="%s"%s/>`+"\n",
-		pixels(x), pixels(y), pixels(width), pixels(height), report.Color(fill), report.Color(p.tone), pixels(p.width), dash)
+// box draws a box with rounded corners; fill is a tone.
+func (d *drawing) box(x, y, width, height float64, fill string) {
+	fmt.Fprintf(&d.b, `<rect x="%s" y="%s" width="%s" height="%s" rx="6" fill="%s" stroke="%s" stroke-width="1.2"/>`+"\n",
+		pixels(x), pixels(y), pixels(width), pixels(height), report.Color(fill), report.Color("rule"))
 }
 
 // A hand is the style of text.

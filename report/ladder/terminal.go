@@ -34,10 +34,10 @@ func Text(w io.Writer, a *affinity.Analysis) error {
 	if err := t.Flush(); err != nil { // so that the next table gets its own column widths
 		return err
 	}
-	fmt.Fprintf(t, "\ntransaction\tfunctions in the aggregate\taggregate\tcritical path\tmessages\tsaved at %s ms\n", number(a.Delay))
+	fmt.Fprintf(t, "\ntransaction\tfunctions in the aggregate\taggregate\tcritical path\tmessages\tsaved at %s ms\n", millis(a.Delay))
 	for _, x := range a.Types {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s -> %s\t%s -> %s\t%s ms\n", x.Type, join(x.Members), x.Aggregate,
-			number(x.Path.Before), number(x.Path.After), number(x.Messages.Before), number(x.Messages.After), number(x.Saved))
+			number(x.Path.Before), number(x.Path.After), number(x.Messages.Before), number(x.Messages.After), millis(x.Saved))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -50,8 +50,12 @@ func Text(w io.Writer, a *affinity.Analysis) error {
 
 // notes writes the remarks that a reader needs to understand the tables.
 func notes(w io.Writer, a *affinity.Analysis) error {
-	for _, name := range a.Unmatched {
-		if _, err := fmt.Fprintf(w, "names file: no message of %s\n", name); err != nil {
+	if n := len(a.Unmatched); n > 0 {
+		more := ""
+		if n > listed {
+			more = fmt.Sprintf(" and %d more in affinity.json", n-listed)
+		}
+		if _, err := fmt.Fprintf(w, "names file: no message of %s%s\n", join(a.Unmatched[:min(n, listed)]), more); err != nil {
 			return err
 		}
 	}

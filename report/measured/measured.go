@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -74,7 +75,11 @@ func figure(history []flex.Measured) (template.HTML, error) {
 		at := x(m.At)
 		lines[m.Size] = append(lines[m.Size], report.Place{X: at, Y: m.Before}, report.Place{X: at, Y: m.After})
 		if m.Found() {
-			panel.Points = append(panel.Points, report.Point{Place: report.Place{X: at, Y: m.Rate}, Low: m.Low, High: max(m.High, m.Rate), Tip: m.String()})
+			high := max(m.High, m.Rate)
+			if m.High == 0 {
+				high = math.Inf(1)
+			}
+			panel.Points = append(panel.Points, report.Point{Place: report.Place{X: at, Y: m.Rate}, Low: m.Low, High: high, Tip: m.String()})
 		} else {
 			panel.Marks = append(panel.Marks, report.Span{From: at, To: at})
 		}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"vitrine"
 	"vitrine/flex/decide"
 	"vitrine/flex/simulate"
 	"vitrine/report"
@@ -65,7 +66,7 @@ func Page(load string, c simulate.Case, all []simulate.Result) ([]byte, error) {
 		Case: c, Load: load, Seconds: len(c.Load), Peak: c.Load.Peak(), Objective: objective(c.Type.Objective), Results: all,
 	}
 	if c.Truth > 0 && c.Truth != 1 {
-		p.Truth = number(c.Truth)
+		p.Truth = vitrine.Digits(c.Truth)
 	}
 	for _, r := range all {
 		if n := len(r.Acts); n > 0 {
@@ -77,22 +78,20 @@ func Page(load string, c simulate.Case, all []simulate.Result) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	err := report.WritePage(&b, pageTemplate, template.FuncMap{
-		"number": number, "whole": func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },
+		"number": vitrine.Digits, "whole": func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },
 	}, p)
 	return b.Bytes(), err
 }
-
-func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 // objective describes an objective in a sentence.
 func objective(o decide.Objective) string {
 	switch {
 	case o.P99 > 0 && o.Success > 0:
-		return fmt.Sprintf("The objective is a 99th percentile of at most %v and a success ratio of at least %s.", o.P99, number(o.Success))
+		return fmt.Sprintf("The objective is a 99th percentile of at most %v and a success ratio of at least %s.", o.P99, vitrine.Digits(o.Success))
 	case o.P99 > 0:
 		return fmt.Sprintf("The objective is a 99th percentile of at most %v without any refused work.", o.P99)
 	case o.Success > 0:
-		return fmt.Sprintf("The objective is a success ratio of at least %s, and no work may wait for longer than the queue allows.", number(o.Success))
+		return fmt.Sprintf("The objective is a success ratio of at least %s, and no work may wait for longer than the queue allows.", vitrine.Digits(o.Success))
 	}
 	return "There is no objective, except that no work may be refused."
 }
