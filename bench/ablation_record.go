@@ -75,10 +75,7 @@ func (r ablationRecord) find(a ablation, precision float64) *ablationFound {
 	return nil
 }
 
-func readAblations(file string) (record ablationRecord, err error) {
-	err = readLines(file, func(f ablationFound) { record = append(record, f) })
-	return record, err
-}
+func readAblations(file string) (ablationRecord, error) { return readLines[ablationFound](file) }
 
 func (r ablationRecord) write(file string) error {
 	var text bytes.Buffer
@@ -133,9 +130,5 @@ func (f ablationFound) contradictions() int {
 
 func (f ablationFound) row(title string, whole *ablationFound) Row {
 	ours, theirs := f.coverage(), whole.coverage()
-	ratio := ours / theirs
-	return Row{
-		Name: "search/ablation/" + title, Ours: &ours, Theirs: &theirs, Unit: "share of runs",
-		Against: untouched, Ratio: &ratio, Spread: &[2]float64{ratio, ratio}, Rounds: 1,
-	}
+	return newRow("search/ablation/"+title, "share of runs", untouched, "", ours, theirs, ours/theirs, nil, 1)
 }

@@ -14,9 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"vitrine"
 	captured "vitrine/affinity/message"
-	"vitrine/internal/hosttest"
 	"vitrine/internal/thread"
 	"vitrine/wire/diameter"
 )
@@ -43,11 +41,11 @@ var tsharkFields = []string{
 
 // A contest is one capture and the programs that read it. They all run on one core.
 type contest struct {
-	self, tshark, vitrine string // programs
-	capture               string
-	beginning             string // the first peerPackets of the capture
-	messages              uint64 // in the capture
-	core                  int
+	vitrine   string // program
+	capture   string
+	beginning string // the first peerPackets of the capture
+	messages  uint64 // in the capture
+	core      int
 }
 
 // affinityFields compares how fast this program and tshark print the same fields of the SIP and
@@ -86,20 +84,16 @@ func affinityFields(ctx context.Context, dir string, progress io.Writer) ([]Row,
 
 // newContest writes the capture and builds vitrine.
 func newContest(ctx context.Context, dir string) (*contest, error) {
-	c := &contest{capture: filepath.Join(dir, "load.pcap"), beginning: filepath.Join(dir, "beginning.pcap"), vitrine: filepath.Join(dir, "vitrine")}
-	var err error
-	if c.tshark, err = exec.LookPath("tshark"); err != nil {
-		return nil, &vitrine.Unsupported{What: "affinity/fields", Missing: "tshark", Do: "install tshark"}
-	}
-	if c.self, err = os.Executable(); err != nil {
+	if err := programs("tshark"); err != nil {
 		return nil, err
 	}
+	c := &contest{capture: filepath.Join(dir, "load.pcap"), beginning: filepath.Join(dir, "beginning.pcap")}
 	cores, err := thread.Allowed()
 	if err != nil {
 		return nil, err
 	}
 	c.core = cores[len(cores)-1]
-	if err := hosttest.Build(ctx, c.vitrine, hosttest.Product); err != nil {
+	if c.vitrine, err = product(ctx, dir); err != nil {
 		return nil, err
 	}
 	has, err := writeCapture(c.capture, comparedPackets)
@@ -122,7 +116,7 @@ func writeCapture(path string, packets int) (has signalled, err error) {
 }
 
 func (c *contest) ours(ctx context.Context) (*printer, error) {
-	return startPrinter(exec.CommandContext(ctx, c.self, fieldsCommand, c.capture), c.core)
+	return startPrinter(exec.CommandContext(ctx, self(), fieldsCommand, c.capture), c.core)
 }
 
 func (c *contest) theirs(ctx context.Context, capture string) (*printer, error) {
@@ -130,7 +124,7 @@ func (c *contest) theirs(ctx context.Context, capture string) (*printer, error) 
 	for _, field := range tsharkFields {
 		args = append(args, "-e", field)
 	}
-	return startPrinter(exec.CommandContext(ctx, c.tshark, args...), c.core)
+	return startPrinter(exec.CommandContext(ctx, "tshark", args...), c.core)
 }
 
 func (c *contest) analysis(ctx context.Context) (*printer, error) {
@@ -256,11 +250,7 @@ func startPrinter(cmd *exec.Cmd, core int) (*printer, error) {
 	p.lines = bufio.NewScanner(out)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	anywhere, err := thread.Keep(core)
-	if err != nil {
-		return nil, fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
-	}
-	return p, errors.Join(cmd.Start(), anywhere())
+	return p, startOn(cmd, core, nil)
 }
 
 // next returns the next line that is not blank, or nil after the last one. The line is valid until

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -33,8 +32,8 @@ const flat = "<= 1.1"
 // affinityMemory compares the peak memory of vitrine affinity after manyPackets, and after tenfold
 // packets, with the peak after fewPackets.
 func affinityMemory(ctx context.Context, dir string, progress io.Writer) ([]Row, error) {
-	program := filepath.Join(dir, "vitrine")
-	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
+	program, err := product(ctx, dir)
+	if err != nil {
 		return nil, err
 	}
 	after := func(packets int) side {

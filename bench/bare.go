@@ -108,7 +108,7 @@ func (b *bare) place(ctx context.Context, in *bareInstance) error {
 	return err
 }
 
-func (b *bare) namespace(in *bareInstance) string { return "vt-" + b.run.ID + "-" + in.name }
+func (b *bare) namespace(in *bareInstance) string { return runstate.Name(b.run.ID, in.name) }
 
 // equip sets the instance's command and environment.
 func (b *bare) equip(in *bareInstance) {
@@ -221,7 +221,7 @@ func (in *bareInstance) start(ctx context.Context, output string) error {
 // generate runs the generator until it exits.
 func (b *bare) generate(ctx context.Context) error {
 	entry, _ := b.ims.deployment.Entry()
-	command := load.Command([]string{b.ims.self, answerCommand}, load.Trial{
+	command := load.Command([]string{self(), answerCommand}, load.Trial{
 		Rate: 1, Duration: 1, Targets: []string{b.at(entry.Name, entry.Entry)}, Scratch: b.generator.dir,
 		Params: map[string]string{timesParam: b.ims.times()},
 	})

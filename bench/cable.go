@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -21,6 +22,7 @@ import (
 	"vitrine/fabric/segment"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
+	"vitrine/internal/thread"
 	"vitrine/measure/packet"
 	"vitrine/testbed"
 )
@@ -77,7 +79,7 @@ func newCable(ctx context.Context) (c *cable, err error) {
 }
 
 func (c *cable) end(ctx context.Context, name string) (e cableEnd, err error) {
-	label := "vt-" + c.run.ID + "-" + name
+	label := runstate.Name(c.run.ID, name)
 	if e.netns, err = netns.Create(label); err != nil {
 		return e, err
 	}
@@ -101,7 +103,10 @@ func (e cableEnd) hardware() (mac net.HardwareAddr, err error) {
 // start starts a peer of our senders in the near namespace, on the same core and with the same
 // scheduling as ours.
 func (c *cable) start(cmd *exec.Cmd) error {
-	return (&stage{netns: c.near.netns, devices: -1, realtime: true}).start(cmd, c.core)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return netns.Do(c.near.netns, func() error {
+		return startOn(cmd, c.core, func() (func(), error) { return thread.Prefer(), nil })
+	})
 }
 
 // received returns the number of received frames that the end's interface has

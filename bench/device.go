@@ -25,11 +25,15 @@ type device struct {
 // and sends them to all destinations in turn.
 func bareForwarder(to ports) device {
 	return device{name: "a bare recvmmsg/sendmmsg forwarder in C", command: func(ctx context.Context, s *stage) (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, s.forwarder, fmt.Sprint(devicePort), fmt.Sprint(to.first), fmt.Sprint(to.count))
-		stdin, err := cmd.StdinPipe() // the forwarder ends when this pipe closes
-		_ = stdin
-		return cmd, err
+		return forwarding(ctx, s.forwarder, to)
 	}}
+}
+
+// forwarding returns the command of a forwarder in C to the ports.
+func forwarding(ctx context.Context, program string, to ports) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, program, fmt.Sprint(devicePort), fmt.Sprint(to.first), fmt.Sprint(to.count))
+	_, err := cmd.StdinPipe() // the forwarder ends when this pipe closes
+	return cmd, err
 }
 
 // kamailioConfig is a minimal configuration for stateless dispatching: one
@@ -65,41 +69,35 @@ func roomyKamailio(version string) device {
 }
 
 func kamailioVersion(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "kamailio", "-v").Output()
-	if err != nil {
-		return "", &vitrine.Unsupported{What: "a comparison with Kamailio", Missing: "kamailio: " + err.Error(), Do: "install kamailio"}
+	if err := programs("kamailio"); err != nil {
+		return "", err
 	}
-	_, rest, _ := strings.Cut(string(out), "version: kamailio ")
+	line, err := firstLine(ctx, "kamailio", "-v")
+	_, rest, _ := strings.Cut(line, "version: kamailio ")
 	version, _, _ := strings.Cut(rest, " ")
-	return version, nil
+	return version, err
 }
 
 // startKamailio returns a command function for Kamailio with additional configuration lines.
 func startKamailio(more string) func(context.Context, *stage) (*exec.Cmd, error) {
-	return func(ctx context.Context, s *stage) (*exec.Cmd, error) { return commandKamailio(ctx, s, more) }
-}
-
-func commandKamailio(ctx context.Context, s *stage, more string) (*exec.Cmd, error) {
-	program, err := exec.LookPath("kamailio")
-	if err != nil {
-		return nil, &vitrine.Unsupported{What: "a comparison with Kamailio", Missing: "kamailio", Do: "install kamailio"}
+	return func(ctx context.Context, s *stage) (*exec.Cmd, error) {
+		modules, err := filepath.Glob("/usr/lib*/*/kamailio/modules")
+		if err != nil || len(modules) == 0 {
+			return nil, &vitrine.Unsupported{What: "a comparison with Kamailio", Missing: "its modules, in /usr/lib", Do: "install kamailio"}
+		}
+		dir := filepath.Join(s.dir, "kamailio")
+		list, config := filepath.Join(dir, "dispatcher.list"), filepath.Join(dir, "kamailio.cfg")
+		var lines bytes.Buffer
+		for i := range instances.count {
+			fmt.Fprintf(&lines, "1 sip:127.0.0.1:%d\n", instances.first+i)
+		}
+		err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(list, lines.Bytes(), 0o644),
+			os.WriteFile(config, fmt.Appendf(nil, kamailioConfig, more, devicePort, modules[0]+"/", list), 0o644))
+		if err != nil {
+			return nil, err
+		}
+		return exec.CommandContext(ctx, "kamailio", "-f", config, "-DD", "-E", "-m", "64", "-M", "8", "-Y", dir, "-n", "1"), nil
 	}
-	modules, err := filepath.Glob("/usr/lib*/*/kamailio/modules")
-	if err != nil || len(modules) == 0 {
-		return nil, &vitrine.Unsupported{What: "a comparison with Kamailio", Missing: "its modules, in /usr/lib", Do: "install kamailio"}
-	}
-	dir := filepath.Join(s.dir, "kamailio")
-	list, config := filepath.Join(dir, "dispatcher.list"), filepath.Join(dir, "kamailio.cfg")
-	var lines bytes.Buffer
-	for i := range instances.count {
-		fmt.Fprintf(&lines, "1 sip:127.0.0.1:%d\n", instances.first+i)
-	}
-	err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(list, lines.Bytes(), 0o644),
-		os.WriteFile(config, fmt.Appendf(nil, kamailioConfig, more, devicePort, modules[0]+"/", list), 0o644))
-	if err != nil {
-		return nil, err
-	}
-	return exec.CommandContext(ctx, program, "-f", config, "-DD", "-E", "-m", "64", "-M", "8", "-Y", dir, "-n", "1"), nil
 }
 
 // director returns the product. All its rules choose one type, which has an instance at each of the
@@ -144,7 +142,7 @@ func directorDevice(protocol, kind, rules string, to ports) device {
 		if err := os.WriteFile(config, append(b.Bytes(), "keys: {file: ../bench.keys}\n"...), 0o644); err != nil {
 			return nil, err
 		}
-		program, err := s.product(ctx)
+		program, err := product(ctx, s.dir)
 		return exec.CommandContext(ctx, program, "director", "run", config), err
 	}}
 }
@@ -202,7 +200,7 @@ func (s *stage) beside(ctx context.Context, d device, measure func() (ceiling, e
 	cmd := d.beside(ctx, s)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	if err := s.start(cmd, s.loads); err != nil {
+	if err := s.startLoad(cmd); err != nil {
 		return ceiling{}, err
 	}
 	found, err := measure()

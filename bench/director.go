@@ -46,12 +46,12 @@ const tooMuch = 20e6
 type rival struct {
 	device
 	floodPlan
-	limited int // number of searches that the load tool limited
+	limited int       // number of searches that the load tool limited
+	rates   []float64 // highest rate of each round, in messages per second
 }
 
-// compare measures the rivals' highest rates alternately. It returns the rates in messages per
-// second, by rival and round.
-func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer) ([][]float64, error) {
+// compare measures the rivals' highest rates alternately.
+func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer) error {
 	sides := make([]side, len(rivals))
 	for i, r := range rivals {
 		sides[i] = func(ctx context.Context) (float64, error) {
@@ -62,13 +62,20 @@ func (s *stage) compare(ctx context.Context, rivals []*rival, progress io.Writer
 			return c.rate, err
 		}
 	}
-	return runRounds(ctx, minRounds, sides, progress)
+	rates, err := runRounds(ctx, minRounds, sides, progress)
+	if err != nil {
+		return err
+	}
+	for i, r := range rivals {
+		r.rates = rates[i]
+	}
+	return nil
 }
 
 // rateRow compares two rivals. If the load tool limited one of them in any
 // round, the row has no ratio.
-func rateRow(name, aim string, ours, theirs *rival, p Pairs) (Row, error) {
-	row, err := p.row(name, "messages/s", fmt.Sprintf("%s; the load tool alone sends %.3g/s", theirs.name, min(ours.most, theirs.most)), aim)
+func rateRow(name, aim string, ours, theirs *rival) (Row, error) {
+	row, err := Pairs{ours.rates, theirs.rates}.row(name, "messages/s", fmt.Sprintf("%s; the load tool alone sends %.3g/s", theirs.name, min(ours.most, theirs.most)), aim)
 	if ours.limited+theirs.limited > 0 {
 		row.Ratio, row.Spread, row.Holds = nil, nil, nil
 		row.Reason = fmt.Sprintf("the load tool was the limit in %d and %d of %d searches", ours.limited, theirs.limited, row.Rounds)
@@ -94,20 +101,18 @@ func directorSIP(ctx context.Context, s *stage, progress io.Writer) (rows []Row,
 			return nil, err
 		}
 	}
-	rates, err := s.compare(ctx, []*rival{ours, forwarder, peer, roomy}, progress)
-	if err != nil {
+	if err := s.compare(ctx, []*rival{ours, forwarder, peer, roomy}, progress); err != nil {
 		return nil, err
 	}
 	for _, against := range []struct {
 		name, aim string
 		*rival
-		rates []float64
 	}{
-		{"director/sip/kamailio", ">= 12", peer, rates[2]},
-		{"director/sip/kamailio/roomy", "", roomy, rates[3]},
-		{"director/sip/forwarder", ">= 0.75", forwarder, rates[1]},
+		{"director/sip/kamailio", ">= 12", peer},
+		{"director/sip/kamailio/roomy", "", roomy},
+		{"director/sip/forwarder", ">= 0.75", forwarder},
 	} {
-		row, err := rateRow(against.name, against.aim, ours, against.rival, Pairs{rates[0], against.rates})
+		row, err := rateRow(against.name, against.aim, ours, against.rival)
 		if err != nil {
 			return rows, err
 		}
@@ -209,15 +214,14 @@ func directorResponses(ctx context.Context, s *stage, progress io.Writer) (rows 
 		return nil, err
 	}
 	forwarder := &rival{device: bareForwarder(clients), floodPlan: ours.floodPlan}
-	rates, err := s.compare(ctx, []*rival{ours, forwarder, peer}, progress)
+	if err := s.compare(ctx, []*rival{ours, forwarder, peer}, progress); err != nil {
+		return nil, err
+	}
+	row, err := rateRow("director/sip/responses/kamailio", ">= 12", ours, peer)
 	if err != nil {
 		return nil, err
 	}
-	row, err := rateRow("director/sip/responses/kamailio", ">= 12", ours, peer, Pairs{rates[0], rates[2]})
-	if err != nil {
-		return nil, err
-	}
-	other, err := rateRow("director/sip/responses/forwarder", ">= 0.75", ours, forwarder, Pairs{rates[0], rates[1]})
+	other, err := rateRow("director/sip/responses/forwarder", ">= 0.75", ours, forwarder)
 	return []Row{row, other}, err
 }
 

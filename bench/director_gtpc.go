@@ -61,11 +61,10 @@ func directorGTPC(ctx context.Context, s *stage, progress io.Writer) (rows []Row
 	if err := s.with(ctx, ours.device, func() error { return s.proveGTPC(ctx, f) }); err != nil {
 		return nil, err
 	}
-	rates, err := s.compare(ctx, []*rival{ours, forwarder}, progress)
-	if err != nil {
+	if err := s.compare(ctx, []*rival{ours, forwarder}, progress); err != nil {
 		return nil, err
 	}
-	row, err := rateRow("director/gtpc", ">= 0.8", ours, forwarder, Pairs{rates[0], rates[1]})
+	row, err := rateRow("director/gtpc", ">= 0.8", ours, forwarder)
 	return []Row{row}, err
 }
 

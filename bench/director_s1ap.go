@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	_ "embed"
 	"encoding/gob"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"vitrine/monitor"
@@ -33,10 +31,7 @@ func (s *stage) framesForwarder(ctx context.Context) (device, error) {
 	program, err := compileC(ctx, s.dir, "frames", framesSource)
 	name := fmt.Sprintf("a bare forwarder in C that sends the same S1AP frames over TCP to %d instances in turn", instances.count)
 	return device{name: name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, program, fmt.Sprint(devicePort), fmt.Sprint(instances.first), fmt.Sprint(instances.count))
-		stdin, err := cmd.StdinPipe() // the forwarder ends when this pipe closes
-		_ = stdin
-		return cmd, err
+		return forwarding(ctx, program, instances)
 	}}, err
 }
 
@@ -101,43 +96,29 @@ func (s *stage) passS1AP(ctx context.Context, d device, plan string, director bo
 		return cmd, err
 	}
 	err = s.with(ctx, d, func() error {
-		self, err := os.Executable()
+		load, err := startHelper(exec.CommandContext(ctx, self(), playS1APCommand, plan, fmt.Sprint(director), s1apTrial.String()), s.startLoad)
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, self, playS1APCommand, plan, fmt.Sprint(director), s1apTrial.String())
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return err
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		if err := s.start(cmd, s.loads); err != nil {
-			return err
-		}
-		err = passed.measure(running.Process.Pid, in, bufio.NewReader(out))
-		return errors.Join(err, in.Close(), cmd.Wait())
+		return errors.Join(passed.measure(running.Process.Pid, load), load.close())
 	})
 	return passed, err
 }
 
 // measure waits until the load is warm, starts the trial and measures the CPU time of the device's
 // process until the trial ends.
-func (p *s1apPassed) measure(pid int, in io.Writer, out *bufio.Reader) error {
-	if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready" {
+func (p *s1apPassed) measure(pid int, load *helper) error {
+	if line, err := load.line(); err != nil || line != "ready" {
 		return fmt.Errorf("the S1AP load printed %q: %w", line, err)
 	}
 	before, err := monitor.ProcessCPU(pid)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(in, "go"); err != nil {
+	if _, err := fmt.Fprintln(load.in, "go"); err != nil {
 		return err
 	}
-	line, err := out.ReadString('\n')
+	line, err := load.line()
 	if err != nil {
 		return fmt.Errorf("the S1AP load ended: %w", err)
 	}

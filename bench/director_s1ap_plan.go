@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"strconv"
 
 	"vitrine"
 	"vitrine/director/table"
@@ -103,15 +101,9 @@ func newS1APPlan(ctx context.Context) (plan s1apPlan, err error) {
 
 // recordMix records the generator's default mix against the reference MME.
 func recordMix(ctx context.Context) (*conversation, error) {
-	return withMME(ctx, func(ctx context.Context, target string) (*conversation, error) {
-		c := &conversation{}
-		return c, withServer(ctx, func(client net.Conn) error { return c.relay(ctx, client, target) }, func(port int) error {
-			trial := load.Trial{
-				Rate: 100, Duration: 1, Seed: 1, Params: map[string]string{"scenario": generator.Mix, "timeout": "2s"},
-				Targets: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))},
-			}
-			return generator.Run(ctx, trial, new(bytes.Buffer), new(bytes.Buffer))
-		})
+	return recordS1AP(ctx, func(ctx context.Context, target string) error {
+		trial := load.Trial{Rate: 100, Duration: 1, Seed: 1, Params: map[string]string{"scenario": generator.Mix, "timeout": "2s"}, Targets: []string{target}}
+		return generator.Run(ctx, trial, new(bytes.Buffer), new(bytes.Buffer))
 	})
 }
 

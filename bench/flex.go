@@ -61,12 +61,7 @@ func flexDecide(ctx context.Context, progress io.Writer) ([]Row, error) {
 		return slices.Max(all), nil
 	}
 	limit := func(context.Context) (float64, error) { return flexLimit, nil }
-	pairs, err := interleave(ctx, minRounds, ours, limit, progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("flex/decide", "ms, the slowest of 100", "the limit for 10,000 instances", "<= 1")
-	return []Row{row}, err
+	return compareSides(ctx, minRounds, "flex/decide", "ms, the slowest of 100", "the limit for 10,000 instances", "<= 1", ours, limit, progress)
 }
 
 // flexInstanceSeconds compares the instance-seconds of flex and of other scalers on random loads,

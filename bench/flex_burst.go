@@ -18,7 +18,6 @@ import (
 	"vitrine/flex/policy"
 	"vitrine/flex/simulate"
 	"vitrine/internal/cgroup"
-	"vitrine/internal/hosttest"
 	"vitrine/papers"
 )
 
@@ -80,8 +79,8 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	if err != nil {
 		return nil, err
 	}
-	program := filepath.Join(dir, "vitrine")
-	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
+	program, err := product(ctx, dir)
+	if err != nil {
 		return nil, err
 	}
 	setting, err := newBurstSetting(program)
@@ -147,9 +146,7 @@ func chosenBurstPeers(text string) ([]string, error) {
 // burstRecords are days, the oldest first.
 type burstRecords []burstRecord
 
-func readBursts(path string) (all burstRecords, err error) {
-	return all, readLines(path, func(r burstRecord) { all = append(all, r) })
-}
+func readBursts(path string) (burstRecords, error) { return readLines[burstRecord](path) }
 
 // of returns the days of a setting and a length.
 func (all burstRecords) of(s burstSetting, seconds int) burstRecords {
@@ -193,9 +190,7 @@ func (all burstRecords) rows() (rows []Row, err error) {
 	add := func(name, unit, against, aim string, a, b float64, worse bool) {
 		row := Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("%g against %g is no ratio (%s)", a, b, against)}
 		if b != 0 {
-			var failed error
-			row, failed = newRow(name, unit, against, aim, a, b, a/b, [2]float64{a / b, a / b}, 1)
-			err = errors.Join(err, failed)
+			row = newRow(name, unit, against, aim, a, b, a/b, nil, 1)
 		}
 		rows = append(rows, row.unless(worse))
 	}
@@ -213,7 +208,7 @@ func (all burstRecords) rows() (rows []Row, err error) {
 		add("flex/burst/over/"+r.Policy, "s over the objective", against, "", float64(ours.Over), float64(r.Over), false)
 		add("flex/burst/lag/"+r.Policy, "s from the burst to enough capacity", against, "", float64(ours.Lag), float64(r.Lag), false)
 	}
-	return rows, err
+	return rows, nil
 }
 
 // burstSection returns the page's section: a table of the full days for each setting, or notRun.

@@ -52,13 +52,9 @@ func flexSimulated(ctx context.Context, progress io.Writer) (rows []Row, err err
 	}
 	fmt.Fprintf(progress, "  the totals over %d random loads are in %s\n", simulatedLoads, randomFile)
 	for _, r := range totals[1:] {
-		ours, ratio := totals[0].InstanceSeconds, totals[0].InstanceSeconds/r.InstanceSeconds
+		ours := totals[0].InstanceSeconds
 		against := fmt.Sprintf("the rules of %s, simulated, with %d s over the objective against our %d", r.Scaler, r.Broken, totals[0].Broken)
-		row, err := newRow("flex/simulated/"+r.Scaler, "instance-s", against, "", ours, r.InstanceSeconds, ratio, [2]float64{ratio, ratio}, r.Loads)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, newRow("flex/simulated/"+r.Scaler, "instance-s", against, "", ours, r.InstanceSeconds, ours/r.InstanceSeconds, nil, r.Loads))
 	}
 	return rows, nil
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"vitrine/load"
 )
@@ -33,43 +32,14 @@ func loadHTTP(ctx context.Context, s *stage, progress io.Writer) ([]Row, error) 
 	if err := programs("wrk", "nginx"); err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	pairs, err := interleave(ctx, minRounds,
-		s.againstNginx(func(ctx context.Context) (float64, error) { return s.builtInRequests(ctx, self) }),
-		s.againstNginx(s.wrkRequests), progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("load/http", "requests/CPU-s", fmt.Sprintf("wrk, %d connections, one thread", httpConnections), ">= 0.5")
-	return []Row{row}, err
+	return compareSides(ctx, minRounds, "load/http", "requests/CPU-s", fmt.Sprintf("wrk, %d connections, one thread", httpConnections), ">= 0.5",
+		s.againstNginx(s.builtInRequests), s.againstNginx(s.wrkRequests), progress)
 }
 
 // againstNginx returns a side that measures against a fresh nginx.
 func (s *stage) againstNginx(measure side) side {
 	return func(ctx context.Context) (got float64, err error) {
-		dir, err := os.MkdirTemp(s.dir, "nginx-")
-		if err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
-events { worker_connections 1024; }
-http { access_log off; keepalive_requests 1000000000; open_file_cache max=16; server { listen 127.0.0.1:%[2]d; root %[1]s; } }
-`, dir, httpPort)
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(config), 0o644),
-			os.WriteFile(filepath.Join(dir, "index.html"), bytes.Repeat([]byte("x"), 1024), 0o644)); err != nil {
-			return 0, err
-		}
-		command := func(ctx context.Context, _ *stage) (*exec.Cmd, error) {
-			return exec.CommandContext(ctx, "nginx", "-p", dir, "-c", "nginx.conf"), nil
-		}
-		err = s.with(ctx, device{name: "nginx", command: command}, func() error {
-			if err := s.awaitPort(ctx, httpPort); err != nil {
-				return err
-			}
+		err = s.serving(ctx, "nginx", httpPort, nginx, func() error {
 			got, err = measure(ctx)
 			return err
 		})
@@ -77,26 +47,28 @@ http { access_log off; keepalive_requests 1000000000; open_file_cache max=16; se
 	}
 }
 
+// nginx writes the files of an nginx to the folder and returns its command.
+func nginx(ctx context.Context, dir string) (*exec.Cmd, error) {
+	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log stderr;
+events { worker_connections 1024; }
+http { access_log off; keepalive_requests 1000000000; open_file_cache max=16; server { listen 127.0.0.1:%[2]d; root %[1]s; } }
+`, dir, httpPort)
+	err := errors.Join(os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(config), 0o644),
+		os.WriteFile(filepath.Join(dir, "index.html"), bytes.Repeat([]byte("x"), 1024), 0o644))
+	return exec.CommandContext(ctx, "nginx", "-p", dir, "-c", "nginx.conf"), err
+}
+
 // builtInRequests returns the built-in generator's requests per second of CPU
 // time.
-func (s *stage) builtInRequests(ctx context.Context, self string) (float64, error) {
-	c := load.Command([]string{self, generateCommand, "http"}, load.Trial{
+func (s *stage) builtInRequests(ctx context.Context) (float64, error) {
+	report, cpu, err := runBuiltIn(ctx, s.startLoad, "http", load.Trial{
 		Rate: httpRate, Duration: httpDuration, Targets: []string{fmt.Sprintf("127.0.0.1:%d", httpPort)},
 		Params: map[string]string{"path": "/index.html", "connections": strconv.Itoa(httpConnections)},
 	})
-	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	out, err := s.output(cmd)
-	if err != nil {
-		return 0, err
+	if err == nil && report.Succeeded < report.Scheduled*99/100 {
+		err = fmt.Errorf("the built-in generator made %d of %d requests: %v", report.Succeeded, report.Scheduled, report.Failed)
 	}
-	report, err := readReport(strings.NewReader(out))
-	if err != nil {
-		return 0, err
-	}
-	if report.Succeeded < report.Scheduled*99/100 {
-		return 0, fmt.Errorf("the built-in generator made %d of %d requests: %v", report.Succeeded, report.Scheduled, report.Failed)
-	}
-	return float64(report.Succeeded) / cpuSeconds(cmd), nil
+	return float64(report.Succeeded) / cpu, err
 }
 
 var wrkRequests = regexp.MustCompile(`(\d+) requests in `)

@@ -44,18 +44,18 @@ func loadS1AP(ctx context.Context, dir string, progress io.Writer) (rows []Row, 
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	trial := load.Trial{Rate: s1apRate, Duration: s1apDuration}
 	ours := func(ctx context.Context) (float64, error) {
 		return withMME(ctx, func(ctx context.Context, target string) (float64, error) {
-			calls, cpu, err := attachAndDetach(ctx, self, target, trial)
+			calls, cpu, err := attachAndDetach(ctx, target, trial)
 			return calls / cpu, err
 		})
 	}
-	recording, calls, err := recordS1AP(ctx, self, trial)
+	var calls float64
+	recording, err := recordS1AP(ctx, func(ctx context.Context, target string) (err error) {
+		calls, _, err = attachAndDetach(ctx, target, trial)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("record a trial: %w", err)
 	}
@@ -67,19 +67,15 @@ func loadS1AP(ctx context.Context, dir string, progress io.Writer) (rows []Row, 
 		cpu, err := recording.replay(ctx, replayer, file)
 		return calls / cpu, err
 	}
-	pairs, err := interleave(ctx, minRounds, ours, theirs, progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("load/s1ap", "calls/CPU-s", "a bare loop in C that sends the same bytes at the same times, S1AP over framed TCP", "")
-	return []Row{row}, err
+	return compareSides(ctx, minRounds, "load/s1ap", "calls/CPU-s", "a bare loop in C that sends the same bytes at the same times, S1AP over framed TCP", "",
+		ours, theirs, progress)
 }
 
 // attachAndDetach runs a trial in a process of its own. It returns the number of calls that
 // succeeded, and the CPU time of the process in seconds.
-func attachAndDetach(ctx context.Context, self, target string, trial load.Trial) (calls, cpu float64, err error) {
+func attachAndDetach(ctx context.Context, target string, trial load.Trial) (calls, cpu float64, err error) {
 	trial.Params, trial.Targets = map[string]string{"scenario": s1ap.AttachDetach}, []string{target}
-	report, cpu, err := runBuiltIn(ctx, self, "s1ap", trial)
+	report, cpu, err := runBuiltIn(ctx, (*exec.Cmd).Start, "s1ap", trial)
 	if err == nil && report.Succeeded < report.Scheduled*99/100 {
 		err = fmt.Errorf("the built-in generator made %d of %d calls: %v", report.Succeeded, report.Scheduled, report.Failed)
 	}
@@ -120,18 +116,14 @@ type chunk struct {
 	data []byte
 }
 
-// recordS1AP runs a trial through a relay. It returns the recording and the number of calls that
-// succeeded.
-func recordS1AP(ctx context.Context, self string, trial load.Trial) (*conversation, float64, error) {
-	c := &conversation{}
-	calls, err := withMME(ctx, func(ctx context.Context, target string) (calls float64, err error) {
-		err = withServer(ctx, func(client net.Conn) error { return c.relay(ctx, client, target) }, func(port int) error {
-			calls, _, err = attachAndDetach(ctx, self, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), trial)
-			return err
+// recordS1AP records a trial against a fresh MME. run runs the trial against target, a relay to the MME.
+func recordS1AP(ctx context.Context, run func(ctx context.Context, target string) error) (*conversation, error) {
+	return withMME(ctx, func(ctx context.Context, at string) (*conversation, error) {
+		c := &conversation{}
+		return c, withServer(ctx, func(client net.Conn) error { return c.relay(ctx, client, at) }, func(port int) error {
+			return run(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		})
-		return calls, err
 	})
-	return c, calls, err
 }
 
 // withServer listens on a port and calls do with it. serve gets the first connection. Later

@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"vitrine/internal/hosttest"
@@ -19,13 +17,9 @@ import (
 func TestReplayerSendsTheRecordedBytes(t *testing.T) {
 	replayer, err := compileC(t.Context(), t.TempDir(), "replayer", replayerSource)
 	hosttest.Need(t, err)
-	trial := load.Trial{Rate: 100, Duration: 0.3, Seed: 1, Params: map[string]string{"scenario": s1ap.AttachDetach}}
-	c, err := withMME(t.Context(), func(ctx context.Context, target string) (*conversation, error) {
-		c := &conversation{}
-		return c, withServer(ctx, func(client net.Conn) error { return c.relay(ctx, client, target) }, func(port int) error {
-			trial.Targets = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-			return s1ap.Run(ctx, trial, new(bytes.Buffer), new(bytes.Buffer))
-		})
+	c, err := recordS1AP(t.Context(), func(ctx context.Context, target string) error {
+		trial := load.Trial{Rate: 100, Duration: 0.3, Seed: 1, Params: map[string]string{"scenario": s1ap.AttachDetach}, Targets: []string{target}}
+		return s1ap.Run(ctx, trial, new(bytes.Buffer), new(bytes.Buffer))
 	})
 	if err != nil {
 		t.Fatal(err)

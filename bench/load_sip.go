@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	_ "embed"
@@ -53,14 +52,10 @@ func loadSIP(ctx context.Context, dir string, progress io.Writer) (rows []Row, e
 	if err := writeSIPpFiles(dir); err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	against := func(measure func(context.Context, string) (float64, error)) side {
 		return func(ctx context.Context) (float64, error) { return withResponder(ctx, responder, measure) }
 	}
-	ours := against(func(ctx context.Context, target string) (float64, error) { return builtInCalls(ctx, self, target) })
+	ours := against(builtInCalls)
 	for _, other := range []struct {
 		name, against string
 		args          []string
@@ -71,15 +66,11 @@ func loadSIP(ctx context.Context, dir string, progress io.Writer) (rows []Row, e
 		theirs := against(func(ctx context.Context, target string) (float64, error) {
 			return sippCalls(ctx, dir, target, other.args)
 		})
-		pairs, err := interleave(ctx, minRounds, ours, theirs, progress)
+		row, err := compareSides(ctx, minRounds, other.name, "calls/CPU-s", other.against, ">= 3", ours, theirs, progress)
 		if err != nil {
 			return rows, err
 		}
-		row, err := pairs.row(other.name, "calls/CPU-s", other.against, ">= 3")
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, row...)
 	}
 	return rows, nil
 }
@@ -100,42 +91,28 @@ func writeSIPpFiles(dir string) error {
 
 // withResponder runs the measurement against a fresh responder.
 func withResponder(ctx context.Context, program string, measure func(context.Context, string) (float64, error)) (calls float64, err error) {
-	cmd := exec.CommandContext(ctx, program, "127.0.0.1", "0")
-	stdin, err := cmd.StdinPipe() // the responder ends when this pipe closes
+	responder, err := startHelper(exec.CommandContext(ctx, program, "127.0.0.1", "0"), (*exec.Cmd).Start)
 	if err != nil {
 		return 0, err
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, stdin.Close(), cmd.Wait()) }()
-	port, err := bufio.NewReader(stdout).ReadString('\n')
+	defer func() { err = errors.Join(err, responder.close()) }()
+	port, err := responder.line()
 	if err != nil {
 		return 0, fmt.Errorf("the responder did not start: %w", err)
 	}
-	return measure(ctx, "127.0.0.1:"+strings.TrimSpace(port))
+	return measure(ctx, "127.0.0.1:"+port)
 }
 
-// cpuSeconds returns the CPU time of a process that has exited.
-func cpuSeconds(cmd *exec.Cmd) float64 {
-	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
-}
-
-// runBuiltIn runs a built-in generator in a process of its own. It returns the report, and the CPU
-// time of the process in seconds.
-func runBuiltIn(ctx context.Context, self, name string, trial load.Trial) (report load.Report, cpu float64, err error) {
-	c := load.Command([]string{self, generateCommand, name}, trial)
+// runBuiltIn runs a built-in generator in a process of its own, which start starts. It returns the
+// report, and the CPU time of the process in seconds.
+func runBuiltIn(ctx context.Context, start func(*exec.Cmd) error, name string, trial load.Trial) (report load.Report, cpu float64, err error) {
+	c := load.Command([]string{self(), generateCommand, name}, trial)
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return report, 0, fmt.Errorf("the built-in generator: %w: %s", err, stderr.String())
+	out, err := finish(cmd, start)
+	if err != nil {
+		return report, 0, fmt.Errorf("the built-in generator: %w", err)
 	}
-	report, err = readReport(&stdout)
+	report, err = readReport(strings.NewReader(out))
 	return report, cpuSeconds(cmd), err
 }
 
@@ -152,8 +129,8 @@ func readReport(r io.Reader) (load.Report, error) {
 }
 
 // builtInCalls returns the built-in generator's calls per second of CPU time.
-func builtInCalls(ctx context.Context, self, target string) (float64, error) {
-	report, cpu, err := runBuiltIn(ctx, self, "sip", load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
+func builtInCalls(ctx context.Context, target string) (float64, error) {
+	report, cpu, err := runBuiltIn(ctx, (*exec.Cmd).Start, "sip", load.Trial{Rate: sipRate, Duration: sipDuration, Targets: []string{target}})
 	if err == nil && report.Succeeded == 0 {
 		err = fmt.Errorf("the built-in generator made no calls: %v", report.Failed)
 	}

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -36,35 +33,19 @@ func (f flood) loss() float64 { return 1 - f.arrived/f.sent }
 
 // A udpLoad is a running load.c. It sends a corpus to a port and counts the messages that arrive at
 // its sinks.
-type udpLoad struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
+type udpLoad struct{ *helper }
 
 // drive starts the load tool and waits until it is ready.
 func (s *stage) drive(ctx context.Context, target int, sources, sinks ports, corpus string) (*udpLoad, error) {
-	l := &udpLoad{cmd: exec.CommandContext(ctx, s.load, fmt.Sprint(target), sources.String(), sinks.String(), corpus)}
-	l.cmd.Stderr = os.Stderr
-	var err error
-	if l.in, err = l.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := l.cmd.StdoutPipe()
+	l, err := startHelper(exec.CommandContext(ctx, s.load, fmt.Sprint(target), sources.String(), sinks.String(), corpus), s.startLoad)
 	if err != nil {
 		return nil, err
 	}
-	l.out = bufio.NewReader(out)
-	if err := s.start(l.cmd, s.loads); err != nil {
-		return nil, fmt.Errorf("start the load tool: %w", err)
-	}
-	if line, err := l.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+	if line, err := l.line(); line != "ready" {
 		return nil, errors.Join(fmt.Errorf("the load tool printed %q: %w", line, err), l.close())
 	}
-	return l, nil
+	return &udpLoad{l}, nil
 }
-
-func (l *udpLoad) close() error { return errors.Join(l.in.Close(), l.cmd.Wait()) }
 
 // send sends at a rate, in messages per second.
 func (l *udpLoad) send(rate float64, lasting time.Duration) (flood, error) {
@@ -80,7 +61,7 @@ func (l *udpLoad) command(what string, rate float64, lasting time.Duration) (flo
 	if _, err := fmt.Fprintln(l.in, what, rate, lasting.Seconds()); err != nil {
 		return flood{}, fmt.Errorf("the load tool: %w", err)
 	}
-	line, err := l.out.ReadString('\n')
+	line, err := l.line()
 	if err != nil {
 		return flood{}, fmt.Errorf("the load tool ended: %w", err)
 	}

@@ -115,6 +115,15 @@ func part(ctx context.Context, args []string) (is bool, err error) {
 	return false, nil
 }
 
+// self returns the path of this program, which runs its parts.
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		panic(err) // Linux without /proc, where no bench can run
+	}
+	return path
+}
+
 // run is main without the process boundary. It returns the exit code.
 func run(ctx context.Context, args []string, file string, out, progress io.Writer) int {
 	all := benches()

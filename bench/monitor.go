@@ -48,27 +48,18 @@ func monitorBench(ctx context.Context, dir string, progress io.Writer) (rows []R
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	vantages, err := json.Marshal(watched.vantages())
 	if err != nil {
 		return nil, err
 	}
 	ours := func(ctx context.Context) (float64, error) {
-		return cpuPerSample(exec.CommandContext(ctx, self, watchCommand, filepath.Join(dir, "usage.csv")), vantages)
+		return cpuPerSample(exec.CommandContext(ctx, self(), watchCommand, filepath.Join(dir, "usage.csv")), vantages)
 	}
 	theirs := func(ctx context.Context) (float64, error) {
 		return cpuPerSample(exec.CommandContext(ctx, reader, strconv.FormatInt(watchInterval.Microseconds(), 10),
 			strconv.Itoa(watchSamples)), watched.files())
 	}
-	pairs, err := interleave(ctx, minRounds, ours, theirs, progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("monitor", "CPU us/sample", "C that preads the same files", "<= 1.5")
-	return []Row{row}, err
+	return compareSides(ctx, minRounds, "monitor", "CPU us/sample", "C that preads the same files", "<= 1.5", ours, theirs, progress)
 }
 
 // watch is the measured process. It watches the vantages from standard input,
@@ -103,32 +94,17 @@ func watch(ctx context.Context, file string, in io.Reader, samples io.Writer) (e
 	return ctx.Err()
 }
 
-// compileC compiles a C program with the host's gcc. It returns the program's path.
-func compileC(ctx context.Context, dir, name string, source []byte, libraries ...string) (program string, err error) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		return "", &vitrine.Unsupported{What: name + ".c", Missing: "gcc", Do: "install it"}
-	}
-	program = filepath.Join(dir, name)
-	compile := exec.CommandContext(ctx, gcc, append([]string{"-O2", "-o", program, "-x", "c", "-"}, libraries...)...)
-	compile.Stdin = bytes.NewReader(source)
-	if out, err := compile.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile %s.c: %w\n%s", name, err, out)
-	}
-	return program, nil
-}
-
 // cpuPerSample runs the command until it exits. It returns the user and system time per sample in
 // us. The command prints its number of samples.
 func cpuPerSample(command *exec.Cmd, stdin []byte) (float64, error) {
-	var stdout, stderr bytes.Buffer
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(stdin), &stdout, &stderr
-	if err := command.Run(); err != nil {
-		return 0, fmt.Errorf("%s: %w\n%s", command.Path, err, stderr.String())
+	command.Stdin = bytes.NewReader(stdin)
+	out, err := finish(command, (*exec.Cmd).Start)
+	if err != nil {
+		return 0, err
 	}
-	samples, err := strconv.Atoi(strings.TrimSpace(stdout.String()))
+	samples, err := strconv.Atoi(strings.TrimSpace(out))
 	if err != nil || samples < 1 {
-		return 0, fmt.Errorf("%s took %q samples: want at least one", command.Path, stdout.String())
+		return 0, fmt.Errorf("%s took %q samples: want at least one", command.Path, out)
 	}
 	return cpuSeconds(command) * 1e6 / float64(samples), nil
 }

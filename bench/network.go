@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"time"
 
-	"vitrine"
 	"vitrine/measure/packet"
 )
 
@@ -157,9 +156,8 @@ func (c *cable) highestHeldRate(send func(context.Context, packet.Stream) (packe
 // replay returns a side that measures tcpreplay: it sends the same frame from
 // the same core.
 func (c *cable) replay() (side, error) {
-	program, err := exec.LookPath("tcpreplay")
-	if err != nil {
-		return nil, &vitrine.Unsupported{What: "a comparison with tcpreplay", Missing: "tcpreplay", Do: "install tcpreplay"}
+	if err := programs("tcpreplay"); err != nil {
+		return nil, err
 	}
 	file := filepath.Join(c.dir, "frames.pcap")
 	if err := c.capture(file); err != nil {
@@ -167,7 +165,7 @@ func (c *cable) replay() (side, error) {
 	}
 	return func(ctx context.Context) (float64, error) {
 		return c.arrivals(func() (int, time.Duration, error) {
-			cmd := exec.CommandContext(ctx, program, "--topspeed", "--preload-pcap", "--loop="+strconv.Itoa(replayLoops), "--intf1=eth0", file)
+			cmd := exec.CommandContext(ctx, "tcpreplay", "--topspeed", "--preload-pcap", "--loop="+strconv.Itoa(replayLoops), "--intf1=eth0", file)
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := c.start(cmd); err != nil {

@@ -38,13 +38,9 @@ func networkImpair(ctx context.Context, progress io.Writer) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	asked := impair.Config{
 		Links: map[string]impair.Link{"generator": {Delay: impairDelay, Way: impair.Out}},
-		By:    impair.Emulator, CPU: &cpus.Function[0], Command: []string{self, impair.Verb, strconv.Itoa(os.Getpid())},
+		By:    impair.Emulator, CPU: &cpus.Function[0], Command: []string{self(), impair.Verb, strconv.Itoa(os.Getpid())},
 	}
 	var p Pairs
 	for round := range minRounds {
@@ -106,11 +102,11 @@ func impairedDelays(ctx context.Context, config impair.Config, cpu int) (delays 
 	var ends packet.Ends
 	var places [2]string
 	for i, name := range []string{"generator", "sink-1"} {
-		place, err := netns.Create("vt-" + run.ID + "-" + name)
+		place, err := netns.Create(runstate.Name(run.ID, name))
 		if err != nil {
 			return nil, made, err
 		}
-		defer func() { err = errors.Join(err, netns.Delete("vt-"+run.ID+"-"+name)) }()
+		defer func() { err = errors.Join(err, netns.Delete(runstate.Name(run.ID, name))) }()
 		end, err := f.Attach(ctx, fabric.Port{Instance: name, NetNS: place})
 		if err != nil {
 			return nil, made, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -90,7 +89,7 @@ func namespaces(ctx context.Context, root string) (made, removed float64, err er
 	var names []string
 	for i := range namespacesCount {
 		instance := fmt.Sprintf("sprout-%d", i+1)
-		name := "vt-" + run.ID + "-" + instance
+		name := runstate.Name(run.ID, instance)
 		path, e := netns.Create(name)
 		if e == nil {
 			names = append(names, name)
@@ -120,14 +119,13 @@ func bareNamespaces(ctx context.Context, program string) (made, removed float64,
 	prefix := fmt.Sprintf("vt-bench%d", os.Getpid())
 	cmd := exec.CommandContext(ctx, program, prefix, fmt.Sprint(namespacesCount))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // at Ctrl-C in a terminal, the context ends it
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := cmd.Run(); err != nil {
+	out, err := finish(cmd, (*exec.Cmd).Start)
+	if err != nil {
 		names, failed := netns.List(prefix + "-")
-		return 0, 0, errors.Join(fmt.Errorf("%w: %s", err, stderr.String()), failed, deleteNamespaces(names))
+		return 0, 0, errors.Join(err, failed, deleteNamespaces(names))
 	}
-	if _, err := fmt.Fscan(strings.NewReader(out.String()), &made, &removed); err != nil {
-		return 0, 0, fmt.Errorf("the program in C printed %q: %w", out.String(), err)
+	if _, err := fmt.Fscan(strings.NewReader(out), &made, &removed); err != nil {
+		return 0, 0, fmt.Errorf("the program in C printed %q: %w", out, err)
 	}
 	return made * 1000, removed * 1000, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"vitrine/measure/packet"
@@ -48,12 +49,8 @@ func networkScheduleError(ctx context.Context, progress io.Writer) (rows []Row, 
 		return float64(sent.Schedule.P99), err
 	}
 	theirs := func(ctx context.Context) (float64, error) { return c.bareSchedule(ctx, program) }
-	pairs, err := interleave(ctx, scheduleRounds, ours, theirs, progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("network/schedule-error", "ns, 99th percentile", fmt.Sprintf("a bare loop in C with the same calls, both at %d packets/s", scheduleRate), "<= 2")
-	return []Row{row}, err
+	return compareSides(ctx, scheduleRounds, "network/schedule-error", "ns, 99th percentile",
+		fmt.Sprintf("a bare loop in C with the same calls, both at %d packets/s", scheduleRate), "<= 2", ours, theirs, progress)
 }
 
 // bareSchedule returns the 99th percentile of the C loop's lateness in ns.
@@ -63,17 +60,14 @@ func (c *cable) bareSchedule(ctx context.Context, program string) (float64, erro
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, program, "eth0", fmt.Sprint(schedulePackets), fmt.Sprint(scheduleRate))
-	var out, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(frame), &out, &stderr
-	if err := c.start(cmd); err != nil {
+	cmd.Stdin = bytes.NewReader(frame)
+	out, err := finish(cmd, c.start)
+	if err != nil {
 		return 0, err
 	}
-	if err := cmd.Wait(); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, stderr.String())
+	ns, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+	if err != nil {
+		return 0, fmt.Errorf("the loop in C printed %q: %w", out, err)
 	}
-	var p50, p90, p99 float64
-	if _, err := fmt.Fscan(strings.NewReader(out.String()), &p50, &p90, &p99); err != nil {
-		return 0, fmt.Errorf("the loop in C printed %q: %w", out.String(), err)
-	}
-	return p99, nil
+	return ns, nil
 }

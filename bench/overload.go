@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"vitrine/reference/ims/overload"
 	"vitrine/testbed/quiet"
@@ -81,7 +80,13 @@ type overloadMeter struct {
 }
 
 // load reads the windows that this meter may use.
-func (m *overloadMeter) load() error { return readLines(m.file, m.take) }
+func (m *overloadMeter) load() error {
+	all, err := readLines[window](m.file)
+	for _, w := range all {
+		m.take(w)
+	}
+	return err
+}
 
 // take adds a window of an earlier call, if it is of this flavor, build and host, and by these rules.
 func (m *overloadMeter) take(w window) {
@@ -226,12 +231,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		}
 		used = append(used, highest)
 	}
-	row, err := newRow(m.name("bottleneck"), "of its quota", "the whole quota", ">= 0.9", median(used), 1, median(used),
-		[2]float64{slices.Min(used), slices.Max(used)}, len(used))
-	if err != nil {
-		return nil, err
-	}
-	rows = append(rows, row)
+	rows = append(rows, newRow(m.name("bottleneck"), "of its quota", "the whole quota", ">= 0.9", median(used), 1, median(used), used, len(used)))
 	for _, against := range []struct {
 		name, mode, what, aim string
 		quota                 float64
@@ -243,12 +243,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		if err != nil {
 			return rows, err
 		}
-		ratio := capacity / other
-		row, err := newRow(m.name(against.name), "calls/s", against.what, against.aim, capacity, other, ratio, [2]float64{ratio, ratio}, 1)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, newRow(m.name(against.name), "calls/s", against.what, against.aim, capacity, other, capacity/other, nil, 1))
 	}
 	return rows, nil
 }
@@ -286,7 +281,6 @@ func (m *overloadMeter) count(ctx context.Context, name string, load, success fl
 		}
 	}
 	total := float64(len(all))
-	row, err := newRow(m.name(name), "deployments", fmt.Sprintf("all, at %g of the capacity; success from %g on counts", load, success), aim,
-		reached, total, reached/total, [2]float64{slices.Min(each), slices.Max(each)}, len(all))
-	return []Row{row}, err
+	return []Row{newRow(m.name(name), "deployments", fmt.Sprintf("all, at %g of the capacity; success from %g on counts", load, success), aim,
+		reached, total, reached/total, each, len(all))}, nil
 }

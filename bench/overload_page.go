@@ -24,8 +24,8 @@ var errNotDriven = errors.New("the record lacks this window")
 // build that was measured last. Without windows, it returns notRun.
 func overloadSection(root string) (string, error) {
 	file := filepath.Join(root, overloadFile)
-	var all []window
-	if err := readLines(file, func(w window) { all = append(all, w) }); err != nil {
+	all, err := readLines[window](file)
+	if err != nil {
 		return "", err
 	}
 	var parts []string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,7 +53,7 @@ type overloadSite struct {
 // onOverloadSite wraps a bench that needs a site.
 func onOverloadSite(flavor string, of func(ctx context.Context, s *overloadSite, progress io.Writer) ([]Row, error)) measurement {
 	return inFolder(func(ctx context.Context, dir string, progress io.Writer) (rows []Row, err error) {
-		f := &ims{dir: dir, vitrine: filepath.Join(dir, "vitrine"), flavor: flavor}
+		f := &ims{dir: dir, flavor: flavor}
 		if err := f.load(ctx); err != nil {
 			return nil, err
 		}
@@ -119,7 +118,7 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 	if err := errors.Join(err, m.Stop()); err != nil {
 		return w, seen, err
 	}
-	host, why := watch.Judge(cpus(m.Use(from, to)))
+	host, why := watch.Judge(quiet.CPUs(m.Use(from, to)))
 	quiet.Mark(&seen, host, why)
 	if err := checkOffered(report); err != nil && !seen.Disturbed {
 		return w, seen, fmt.Errorf("at %g calls/s: %w", w.Rate, err)
@@ -150,17 +149,6 @@ func checkOffered(r load.Report) error {
 	}
 	return fmt.Errorf("the generator offered %d of %d calls: want at least %g of them; run the bench on a host with a faster CPU for the generator",
 		r.Offered, r.Scheduled, load.MinOffered)
-}
-
-// cpus returns the number of CPUs that the instances used together, or NaN if it is not known.
-func cpus(uses map[string]vitrine.Use) (sum float64) {
-	for _, u := range uses {
-		if u.CPU == nil {
-			return math.NaN()
-		}
-		sum += *u.CPU
-	}
-	return sum
 }
 
 // deploy starts fresh processes. They have no CPU quota until they are ready,

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,35 +49,21 @@ func (p pythonPeer) install(ctx context.Context, dir string) (venv, error) {
 }
 
 // A dialogue is a running script of a peer.
-type dialogue struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
+type dialogue struct{ *helper }
 
 func (v venv) start(ctx context.Context) (*dialogue, error) {
-	b := &dialogue{cmd: exec.CommandContext(ctx, v.python, v.file)}
-	b.cmd.Stderr = os.Stderr
-	b.cmd.Env = append(os.Environ(), v.settings...)
-	var err error
-	if b.in, err = b.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := b.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	b.out = bufio.NewScanner(out)
-	return b, b.cmd.Start()
+	cmd := exec.CommandContext(ctx, v.python, v.file)
+	cmd.Env = append(os.Environ(), v.settings...)
+	h, err := startHelper(cmd, (*exec.Cmd).Start)
+	return &dialogue{h}, err
 }
-
-func (b *dialogue) stop() error { return errors.Join(b.in.Close(), b.cmd.Wait()) }
 
 func (b *dialogue) send(message any) error { return json.NewEncoder(b.in).Encode(message) }
 
 func (b *dialogue) receive(into any) error {
-	if !b.out.Scan() {
-		return errors.Join(errors.New("the script ended"), b.out.Err())
+	line, err := b.line()
+	if err != nil {
+		return fmt.Errorf("the script ended: %w", err)
 	}
-	return json.Unmarshal(b.out.Bytes(), into)
+	return json.Unmarshal([]byte(line), into)
 }

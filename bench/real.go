@@ -65,7 +65,7 @@ func realBenches() (all []bench) {
 			if err := b.measure(ctx); err != nil {
 				return nil, err
 			}
-			return b.rows()
+			return b.rows(), nil
 		})})
 	}
 	return append(all, bench{"real/pooled", realPooled})
@@ -218,9 +218,7 @@ func (b *realBench) open() error {
 // realRecords are the records of a function's file.
 type realRecords []realRecord
 
-func readReal(name string) (all realRecords, err error) {
-	return all, readLines(name, func(r realRecord) { all = append(all, r) })
-}
+func readReal(name string) (realRecords, error) { return readLines[realRecord](name) }
 
 // of returns the records of a plan.
 func (all realRecords) of(plan string) realRecords {

@@ -12,7 +12,6 @@ import (
 
 	"vitrine"
 	"vitrine/search/rate"
-	"vitrine/search/sim/queue"
 )
 
 // A judged is a run with the capacity that its neighbouring blocks measured.
@@ -114,100 +113,62 @@ func (b *realBench) blocks() (trials []realTrial, each []reference) {
 	return trials, each
 }
 
-// coverageRow tests coverage against 0.95.
-func coverageRow(name string, runs []judged, holds func(judged) bool, against, aim string) (Row, error) {
-	held := countRuns(runs, holds)
-	p := queue.TooFew(held, len(runs), truthConfidence)
-	return newRow(name, "share of runs", against, aim, float64(held)/float64(len(runs)), truthConfidence, p, [2]float64{p, p}, len(runs))
-}
-
 // rows returns the function's figures.
-func (b *realBench) rows() ([]Row, error) {
+func (b *realBench) rows() []Row {
 	name := func(what string) string { return "real/" + b.function.Name + "/" + what }
 	ours, without := b.judge(rate.Adaptive)
 	if len(ours) == 0 {
 		return []Row{{Name: name("coverage"), Unit: "share of runs", Aim: truthAim,
-			Reason: fmt.Sprintf("no run between blocks is in %s (%d without blocks that enclose the capacity)", b.file, without)}}, nil
+			Reason: fmt.Sprintf("no run between blocks is in %s (%d without blocks that enclose the capacity)", b.file, without)}}
 	}
 	b.summarize(rate.Adaptive, ours, without)
-	coverage, err := coverageRow(name("coverage"), ours, judged.covered, binomialTest, truthAim)
-	if err != nil {
-		return nil, err
+	rows := []Row{
+		coverageRow(name("coverage"), ours, judged.covered, truthAim),
+		coverageRow(name("coverage/with-error-of-blocks"), ours, judged.agrees, ""),
 	}
-	wide, err := coverageRow(name("coverage/with-error-of-blocks"), ours, judged.agrees, binomialTest, "")
-	if err != nil {
-		return nil, err
-	}
-	rows := []Row{coverage, wide}
 	ours = slices.DeleteFunc(ours, func(j judged) bool { return !j.found() })
 	if len(ours) == 0 {
-		return rows, nil
+		return rows
 	}
-	for _, more := range []func(func(string) string, []judged) ([]Row, error){b.estimateRows, b.costRows, b.peerRows} {
-		got, err := more(name, ours)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, got...)
-	}
-	return rows, nil
+	return slices.Concat(rows, b.estimateRows(name, ours), b.costRows(name, ours), b.peerRows(name, ours))
 }
-
-const binomialTest = "0.95; the ratio is the probability of so few, by the exact binomial test"
 
 // estimateRows returns rows about the estimates: their differences from the blocks, their spread,
 // and the drift of the blocks.
-func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows []Row, err error) {
+func (b *realBench) estimateRows(name func(string) string, ours []judged) []Row {
 	trials, each := b.blocks()
 	whole, _ := newReference(trials)
 	ratios := values(ours, func(j judged) float64 { return j.Capacity.Rate / whole.Rate })
 	mean := stat.Mean(ratios, nil)
-	row, err := newRow(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
-		mean*whole.Rate, whole.Rate, mean, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
-	if err != nil {
-		return nil, err
-	}
-	rows = append(rows, row)
 	asked := b.counts.Precision
 	errs := values(ours, judged.error)
-	row, err = newRow(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
-		[2]float64{slices.Min(errs) / asked, slices.Max(errs) / asked}, len(ours))
-	if err != nil {
-		return nil, err
+	rows := []Row{
+		newRow(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
+			mean*whole.Rate, whole.Rate, mean, ratios, len(ours)),
+		newRow(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
+			values(errs, func(e float64) float64 { return e / asked }), len(ours)),
 	}
-	rows = append(rows, row)
 	if len(ours) > 1 {
 		stated := median(values(ours, judged.statedSD))
 		sd := runToRun(ours)
-		row, err := newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, [2]float64{sd / stated, sd / stated}, len(ours))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, nil, len(ours)))
 	}
 	if len(each) > 1 {
-		if row, err = driftRow(name("drift"), b.workload.Unit, each); err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, driftRow(name("drift"), b.workload.Unit, each))
 	}
-	return rows, nil
+	return rows
 }
 
 // costRows returns rows that compare the cost of a run with the cost of a block.
-func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Row, err error) {
+func (b *realBench) costRows(name func(string) string, ours []judged) (rows []Row) {
 	for _, cost := range []struct {
 		name, unit string
 		of         func(judged) float64
 	}{{"load", "load-s", judged.load}, {"wall", "wall-s", judged.wall}} {
 		block := median(b.costs(cost.unit))
-		row, err := ratioOf(name(cost.name), cost.unit, "a block", "", values(ours, cost.of), slices.Repeat([]float64{block}, len(ours)))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
+		rows = append(rows, ratioOf(name(cost.name), cost.unit, "a block", "", values(ours, cost.of), slices.Repeat([]float64{block}, len(ours))))
 	}
-	return rows, nil
+	return rows
 }
 
 // costs returns the cost of each block in the unit: load-s or wall-s.
@@ -222,19 +183,18 @@ func (b *realBench) costs(unit string) (all []float64) {
 
 // driftRow returns a row with the ratio of the last block's estimate to the first's. Its spread is
 // over the ratios of each block to the one before.
-func driftRow(name, unit string, each []reference) (Row, error) {
+func driftRow(name, unit string, each []reference) Row {
 	var steps []float64
 	for i, ref := range each[1:] {
 		steps = append(steps, ref.Rate/each[i].Rate)
 	}
 	first, last := each[0].Rate, each[len(each)-1].Rate
-	return newRow(name, unit, "the first block; the spread is of each block to the one before", "", last, first, last/first,
-		[2]float64{slices.Min(steps), slices.Max(steps)}, len(each))
+	return newRow(name, unit, "the first block; the spread is of each block to the one before", "", last, first, last/first, steps, len(each))
 }
 
 // peerRows returns rows that compare cost and error of our mlr with those of the adaptive runs with
 // the same numbers.
-func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Row, err error) {
+func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Row) {
 	for i, search := range []string{rate.MLR, mlrDefault} {
 		found, without := b.judge(search)
 		var same, theirs []judged
@@ -251,14 +211,10 @@ func (b *realBench) peerRows(name func(string) string, ours []judged) (rows []Ro
 			name, unit string
 			of         func(judged) float64
 		}{{"load", "load-s", judged.load}, {"wall", "wall-s", judged.wall}, {"error", "|ln(estimate/blocks)|", judged.error}} {
-			row, err := ratioOf(name([]string{"mlr/", "mlr-default/"}[i]+f.name), f.unit, search, "", values(same, f.of), values(theirs, f.of))
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, row)
+			rows = append(rows, ratioOf(name([]string{"mlr/", "mlr-default/"}[i]+f.name), f.unit, search, "", values(same, f.of), values(theirs, f.of)))
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // summarize prints a summary of a search.
@@ -310,10 +266,8 @@ func realPooled(_ context.Context, progress io.Writer) ([]Row, error) {
 	if len(all) == 0 {
 		return nil, &vitrine.Unsupported{What: "coverage on real functions", Missing: "no runs are in " + realFolder, Do: "measure them by make bench BENCH=real/ims and so on"}
 	}
-	row, err := coverageRow("real/pooled/coverage", all, judged.covered, binomialTest, truthAim)
-	if err != nil {
-		return nil, err
-	}
-	wide, err := coverageRow("real/pooled/coverage/with-error-of-blocks", all, judged.agrees, row.Against, "")
-	return []Row{row, wide}, err
+	return []Row{
+		coverageRow("real/pooled/coverage", all, judged.covered, truthAim),
+		coverageRow("real/pooled/coverage/with-error-of-blocks", all, judged.agrees, ""),
+	}, nil
 }

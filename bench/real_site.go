@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/load/http"
 	"vitrine/load/sip"
@@ -128,8 +127,8 @@ func (s *realSite) occupy(ctx context.Context) (err error) {
 
 // prepare builds the product, reads the function's files and chooses the CPUs.
 func (s *realSite) prepare(ctx context.Context) (err error) {
-	program := filepath.Join(s.dir, "vitrine")
-	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
+	program, err := product(ctx, s.dir)
+	if err != nil {
 		return err
 	}
 	if s.deployment, err = spec.LoadDeployment(filepath.Join(s.function.Folder, "deployment.yaml"), realKnown()); err != nil {

@@ -85,15 +85,15 @@ func writeRecord(file string, record any) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// readLines calls do with each record of a file that appendLine wrote. A file that does not exist
-// has no records. readLines skips a truncated line, which a killed bench leaves.
-func readLines[T any](path string, do func(T)) error {
+// readLines returns the records of a file that appendLine wrote. A file that does not exist has no
+// records. readLines skips a truncated line, which a killed bench leaves.
+func readLines[T any](path string) (all []T, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimRight(line, "\n")
@@ -103,11 +103,11 @@ func readLines[T any](path string, do func(T)) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return all, fmt.Errorf("%s: %w", path, err)
 		}
-		do(record)
+		all = append(all, record)
 	}
-	return nil
+	return all, nil
 }
 
 // appendLine appends a record to a file as one line of JSON, so that an interrupted bench can

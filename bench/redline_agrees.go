@@ -119,7 +119,7 @@ func (s *agreeSite) round(ctx context.Context, characterizeFirst bool) (r agreeR
 // agreeRows returns two rows with the ratio, for its lower and its upper bound, and rows about lost
 // calls, the broken objective and the fault. took is the time from the fault to no new work, in
 // seconds.
-func agreeRows(rounds []agreeRound, took float64) (rows []Row, err error) {
+func agreeRows(rounds []agreeRound, took float64) ([]Row, error) {
 	var capacities Pairs
 	var broken []float64
 	var calls, lost int64
@@ -129,17 +129,21 @@ func agreeRows(rounds []agreeRound, took float64) (rows []Row, err error) {
 		broken = append(broken, r.broken/agreeStep.Seconds())
 		calls, lost = calls+r.calls, lost+r.lost
 	}
-	add := func(row Row, failed error) {
-		rows, err = append(rows, row), errors.Join(err, failed)
-	}
 	against := fmt.Sprintf("characterize of the same instance, calls and objective (p99 %s, success %g)", burst.Bound, burst.Success)
-	add(capacities.row("redline/agrees", "transactions/s", against, ">= 0.85"))
-	add(capacities.row("redline/agrees/at-most", "transactions/s", against, "<= 1.15"))
-	share := float64(lost) / float64(calls)
-	add(newRow("redline/agrees/lost", "calls", "all calls while redline measured", "<= 0", float64(lost), float64(calls), share, [2]float64{share, share}, len(rounds)))
+	least, err := capacities.row("redline/agrees", "transactions/s", against, ">= 0.85")
+	if err != nil {
+		return nil, err
+	}
+	most, err := capacities.row("redline/agrees/at-most", "transactions/s", against, "<= 1.15")
+	if err != nil {
+		return nil, err
+	}
 	longest := slices.Max(broken)
-	add(newRow("redline/agrees/broken", "s, the longest time with the objective broken", "the shortest step", "<= 1",
-		longest*agreeStep.Seconds(), agreeStep.Seconds(), longest, [2]float64{slices.Min(broken), longest}, len(rounds)))
-	add(newRow("redline/agrees/fault", "s from a fault to no new work", "the guard's 2 s, and 2 s", "<= 1", took, agreeReact, took/agreeReact, [2]float64{took / agreeReact, took / agreeReact}, 1))
-	return rows, err
+	return []Row{
+		least, most,
+		newRow("redline/agrees/lost", "calls", "all calls while redline measured", "<= 0", float64(lost), float64(calls), float64(lost)/float64(calls), nil, len(rounds)),
+		newRow("redline/agrees/broken", "s, the longest time with the objective broken", "the shortest step", "<= 1",
+			longest*agreeStep.Seconds(), agreeStep.Seconds(), longest, broken, len(rounds)),
+		newRow("redline/agrees/fault", "s from a fault to no new work", "the guard's 2 s, and 2 s", "<= 1", took, agreeReact, took/agreeReact, nil, 1),
+	}, nil
 }

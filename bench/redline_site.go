@@ -19,7 +19,6 @@ import (
 	"vitrine"
 	"vitrine/director/client"
 	"vitrine/flex/burst"
-	"vitrine/internal/hosttest"
 	"vitrine/load"
 	"vitrine/redline"
 )
@@ -54,8 +53,8 @@ type agreeSite struct {
 
 func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agreeSite, err error) {
 	s = &agreeSite{dir: dir, workload: filepath.Join(dir, "workload.yaml"), progress: progress}
-	program := filepath.Join(dir, "vitrine")
-	if err := hosttest.Build(ctx, program, hosttest.Product); err != nil {
+	program, err := product(ctx, dir)
+	if err != nil {
 		return nil, err
 	}
 	calls := 1.0

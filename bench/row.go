@@ -36,13 +36,26 @@ type side func(ctx context.Context) (float64, error)
 // directly one after the other.
 type Pairs struct{ Ours, Theirs []float64 }
 
-// interleave measures both sides alternately, at least minRounds times.
+// interleave measures both sides alternately.
 func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.Writer) (Pairs, error) {
-	all, err := runRounds(ctx, max(rounds, minRounds), []side{ours, theirs}, progress)
+	all, err := runRounds(ctx, rounds, []side{ours, theirs}, progress)
 	if err != nil {
 		return Pairs{}, err
 	}
 	return Pairs{all[0], all[1]}, nil
+}
+
+// compareSides measures both sides alternately and returns the one row of the comparison.
+func compareSides(ctx context.Context, rounds int, name, unit, against, aim string, ours, theirs side, progress io.Writer) ([]Row, error) {
+	pairs, err := interleave(ctx, rounds, ours, theirs, progress)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pairs.row(name, unit, against, aim)
+	if err != nil {
+		return nil, err
+	}
+	return []Row{row}, nil
 }
 
 // runRounds measures all sides in every round. The side that goes first rotates, so
@@ -92,24 +105,22 @@ func (p Pairs) row(name, unit, against, aim string) (Row, error) {
 			return Row{}, fmt.Errorf("%s: round %d: cannot divide %g by %g", name, i+1, p.Ours[i], p.Theirs[i])
 		}
 	}
-	return newRow(name, unit, against, aim, median(p.Ours), median(p.Theirs), median(ratios),
-		[2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ratios))
+	return newRow(name, unit, against, aim, median(p.Ours), median(p.Theirs), median(ratios), ratios, len(ratios)), nil
 }
 
-// newRow returns the row of one ratio. It fails if the aim cannot be parsed.
-func newRow(name, unit, against, aim string, ours, theirs, ratio float64, spread [2]float64, rounds int) (Row, error) {
+// newRow returns the row of one ratio. The spread is over ratios; nil: over the ratio alone.
+func newRow(name, unit, against, aim string, ours, theirs, ratio float64, ratios []float64, rounds int) Row {
+	if len(ratios) == 0 {
+		ratios = []float64{ratio}
+	}
 	row := Row{
-		Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio, Spread: &spread, Rounds: rounds,
+		Name: name, Unit: unit, Against: against, Aim: aim, Ours: &ours, Theirs: &theirs, Ratio: &ratio,
+		Spread: &[2]float64{slices.Min(ratios), slices.Max(ratios)}, Rounds: rounds,
 	}
-	if aim == "" {
-		return row, nil
+	if aim != "" {
+		row.Holds = new(meets(ratio, aim))
 	}
-	holds, err := meets(ratio, aim)
-	if err != nil {
-		return Row{}, fmt.Errorf("%s: %w", name, err)
-	}
-	row.Holds = &holds
-	return row, nil
+	return row
 }
 
 // unless returns the row, which misses its aim if something else got worse.
@@ -148,20 +159,18 @@ func median(values []float64) float64 {
 	return (s[mid-1] + s[mid]) / 2
 }
 
-// meets reports whether the ratio meets an aim such as ">= 3" or "<= 1.5".
-func meets(ratio float64, aim string) (bool, error) {
+// meets reports whether the ratio meets an aim such as ">= 3" or "<= 1.5". It panics at any other aim,
+// because aims are constants of this program.
+func meets(ratio float64, aim string) bool {
 	op, text, _ := strings.Cut(aim, " ")
 	bound, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return false, fmt.Errorf("aim %q: want <= or >= and a number", aim)
+	switch {
+	case err == nil && op == "<=":
+		return ratio <= bound
+	case err == nil && op == ">=":
+		return ratio >= bound
 	}
-	switch op {
-	case "<=":
-		return ratio <= bound, nil
-	case ">=":
-		return ratio >= bound, nil
-	}
-	return false, fmt.Errorf("aim %q: want <= or >= and a number", aim)
+	panic(fmt.Sprintf("aim %q: want <= or >= and a number", aim))
 }
 
 // holds says whether the ratio meets the aim: yes, no, or "-" without an aim.

@@ -44,7 +44,7 @@ func searchSize(ctx context.Context, dir string, progress io.Writer) (_ []Row, e
 		if theirs.dialogue, err = peer.start(ctx); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, theirs.stop()) }()
+		defer func() { err = errors.Join(err, theirs.close()) }()
 	}
 	var all []sizeResult
 	for seed := range uint64(sizeFunctions) {
@@ -145,21 +145,18 @@ func sizeRows(all []sizeResult, compared bool) (rows []Row, err error) {
 		peer.Ours, peer.Theirs = append(peer.Ours, float64(s.deployments)), append(peer.Theirs, float64(s.bayes))
 		errs, middles = append(errs, s.errors...), append(middles, median(s.errors))
 	}
-	functions := float64(len(all))
-	share := within / functions
-	one, err := newRow("search/size/within", "functions", "all functions", ">= 0.95", within, functions, share, [2]float64{share, share}, len(all))
-	if err != nil {
-		return nil, err
-	}
 	few, err := exhaustive.row("search/size/deployments", "deployments", "exhaustive search", "<= 0.1")
 	if err != nil {
 		return nil, err
 	}
-	off, err := newRow("search/size/prediction", "median error", "the true capacity", "<= 0.10", median(errs), 1, median(errs),
-		[2]float64{slices.Min(middles), slices.Max(middles)}, len(all))
-	rows = []Row{one, few, off}
-	if err != nil || !compared {
-		return rows, err
+	functions := float64(len(all))
+	rows = []Row{
+		newRow("search/size/within", "functions", "all functions", ">= 0.95", within, functions, within/functions, nil, len(all)),
+		few,
+		newRow("search/size/prediction", "median error", "the true capacity", "<= 0.10", median(errs), 1, median(errs), middles, len(all)),
+	}
+	if !compared {
+		return rows, nil
 	}
 	fewer, err := peer.row("search/size/bayes", "deployments",
 		"Gaussian process and expected improvement (scikit-learn "+scikitVersion+"), stopped by an oracle", "<= 0.99")

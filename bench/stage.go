@@ -11,13 +11,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
@@ -85,15 +83,6 @@ func onStage(of func(ctx context.Context, s *stage, progress io.Writer) ([]Row, 
 	}
 }
 
-// product returns the vitrine program and builds it on first use.
-func (s *stage) product(ctx context.Context) (string, error) {
-	program := filepath.Join(s.dir, "vitrine")
-	if _, err := os.Stat(program); err == nil {
-		return program, nil
-	}
-	return program, hosttest.Build(ctx, program, hosttest.Product)
-}
-
 // buildID returns a hash of a program. A resumed bench counts only the results of the same build.
 func buildID(program string) (string, error) {
 	text, err := os.ReadFile(program)
@@ -104,7 +93,7 @@ func buildID(program string) (string, error) {
 	return hex.EncodeToString(hash[:6]), nil
 }
 
-func (s *stage) namespace() string { return "vt-" + s.run.ID + "-bench" }
+func (s *stage) namespace() string { return runstate.Name(s.run.ID, "bench") }
 
 func (s *stage) close() (err error) {
 	if s.netns != "" {
@@ -124,17 +113,28 @@ func (s *stage) close() (err error) {
 func (s *stage) start(cmd *exec.Cmd, core int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return netns.Do(s.netns, func() error {
-		anywhere, err := thread.Keep(core)
-		if err != nil {
-			return fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
-		}
-		back, err := s.rank(core)
+		return startOn(cmd, core, func() (func(), error) { return s.rank(core) })
+	})
+}
+
+// startLoad is start on the core of the load.
+func (s *stage) startLoad(cmd *exec.Cmd) error { return s.start(cmd, s.loads) }
+
+// startOn starts the command. The command and its children stay on the core. rank gives the calling
+// thread the scheduling of the command; nil: the thread has it. The caller must have locked the thread.
+func startOn(cmd *exec.Cmd, core int, rank func() (back func(), err error)) error {
+	anywhere, err := thread.Keep(core)
+	if err != nil {
+		return fmt.Errorf("keep %s to core %d: %w", cmd.Path, core, err)
+	}
+	if rank != nil {
+		back, err := rank()
 		if err != nil {
 			return errors.Join(fmt.Errorf("have %s keep core %d: %w", cmd.Path, core, err), anywhere())
 		}
 		defer back()
-		return errors.Join(cmd.Start(), anywhere())
-	})
+	}
+	return errors.Join(cmd.Start(), anywhere())
 }
 
 // rank gives the calling thread the scheduling of the core's programs. back restores the previous

@@ -19,7 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"vitrine"
 	"vitrine/internal/netns"
 	"vitrine/store/kv"
 )
@@ -52,21 +51,30 @@ type testedStore struct {
 	measure func(ctx context.Context, s *stage) (storeResult, error)
 }
 
-// trial runs one round of a store. Each round has a new folder on the same disk.
+// trial runs one round of a store.
 func (s *stage) trial(ctx context.Context, k testedStore) (got storeResult, err error) {
-	dir, err := os.MkdirTemp(s.dir, "store-")
-	if err != nil {
-		return got, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	err = s.with(ctx, device{name: k.name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) { return k.command(ctx, dir) }}, func() error {
-		if err := s.awaitPort(ctx, k.port); err != nil {
-			return err
-		}
+	err = s.serving(ctx, k.name, k.port, k.command, func() error {
 		got, err = k.measure(ctx, s)
 		return err
 	})
 	return got, err
+}
+
+// serving runs a fresh server and calls use once the server's port accepts connections. The server has a
+// new folder on the stage's disk.
+func (s *stage) serving(ctx context.Context, name string, port int, command func(ctx context.Context, dir string) (*exec.Cmd, error), use func() error) (err error) {
+	dir, err := os.MkdirTemp(s.dir, "server-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server := device{name: name, command: func(ctx context.Context, _ *stage) (*exec.Cmd, error) { return command(ctx, dir) }}
+	return s.with(ctx, server, func() error {
+		if err := s.awaitPort(ctx, port); err != nil {
+			return err
+		}
+		return use()
+	})
 }
 
 // awaitPort waits until the TCP port in the namespace accepts connections.
@@ -122,29 +130,13 @@ func storeReads(ctx context.Context, s *stage, progress io.Writer) (rows []Row, 
 	return []Row{row}, err
 }
 
-// programs returns an error if the host lacks one of the programs.
-func programs(names ...string) error {
-	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
-			return &vitrine.Unsupported{What: "a comparison with " + strings.Join(names, " and "), Missing: name, Do: "install it: .ci/install"}
-		}
-	}
-	return nil
-}
-
-func firstLine(ctx context.Context, name, flag string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, flag).Output()
-	line, _, _ := strings.Cut(string(out), "\n")
-	return strings.TrimSpace(line), err
-}
-
 const storePort = 8070
 
 // ourStore is the product with its default engine, which syncs a write before
 // it answers.
 func (s *stage) ourStore(measure func(context.Context, *stage) (storeResult, error)) testedStore {
 	return testedStore{"vitrine store", storePort, func(ctx context.Context, dir string) (*exec.Cmd, error) {
-		program, err := s.product(ctx)
+		program, err := product(ctx, s.dir)
 		return exec.CommandContext(ctx, program, "store", "run", "--listen", fmt.Sprintf("127.0.0.1:%d", storePort), "--dir", filepath.Join(dir, "data")), err
 	}, measure}
 }
@@ -222,17 +214,7 @@ func (s *stage) wrk(ctx context.Context, method string, lasting time.Duration) (
 }
 
 // output runs a load generator to its end, on its core, and returns its output.
-func (s *stage) output(cmd *exec.Cmd) (string, error) {
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := s.start(cmd, s.loads); err != nil {
-		return "", fmt.Errorf("start %s: %w", cmd.Path, err)
-	}
-	if err := cmd.Wait(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s%s", cmd.Path, err, out.String(), stderr.String())
-	}
-	return out.String(), nil
-}
+func (s *stage) output(cmd *exec.Cmd) (string, error) { return finish(cmd, s.startLoad) }
 
 var (
 	wrkRate  = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)

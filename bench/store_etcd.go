@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -36,11 +35,7 @@ func etcd(version string) testedStore {
 			"--listen-peer-urls", at(etcdPeerPort), "--initial-advertise-peer-urls", at(etcdPeerPort),
 			"--initial-cluster", "default="+at(etcdPeerPort), "--quota-backend-bytes", strconv.Itoa(8<<30)), nil
 	}, func(ctx context.Context, s *stage) (got storeResult, err error) {
-		self, err := os.Executable()
-		if err != nil {
-			return got, err
-		}
-		out, err := s.output(exec.CommandContext(ctx, self, putCommand, at(etcdPort)))
+		out, err := s.output(exec.CommandContext(ctx, self(), putCommand, at(etcdPort)))
 		if err != nil {
 			return got, err
 		}

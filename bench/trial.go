@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/cgroup"
-	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
@@ -74,18 +73,12 @@ func trialBench(ctx context.Context, dir string, progress io.Writer) (rows []Row
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := interleave(ctx, minRounds, f.campaign, b.redeploy, progress)
-	if err != nil {
-		return nil, err
-	}
-	row, err := pairs.row("trial", "ms between trials", "bare stop and start of the same processes", "<= 1.3")
-	return []Row{row}, err
+	return compareSides(ctx, minRounds, "trial", "ms between trials", "bare stop and start of the same processes", "<= 1.3", f.campaign, b.redeploy, progress)
 }
 
 // An ims is the function that both sides run.
 type ims struct {
 	dir        string // for all files
-	self       string // this program
 	vitrine    string // the product's program
 	deployment *spec.Deployment
 	workload   *spec.Workload
@@ -95,12 +88,9 @@ type ims struct {
 
 // newIMS builds the product and reads the function from its catalog.
 func newIMS(ctx context.Context, dir string) (*ims, error) {
-	f := &ims{dir: dir, vitrine: filepath.Join(dir, "vitrine")}
-	var err error
-	if f.self, err = os.Executable(); err != nil {
-		return nil, err
-	}
-	if err := f.load(ctx); err != nil {
+	f := &ims{dir: dir}
+	err := f.load(ctx)
+	if err != nil {
 		return nil, err
 	}
 	f.flavor = "even"
@@ -119,7 +109,7 @@ func newIMS(ctx context.Context, dir string) (*ims, error) {
 // load builds the product, reads the function from its catalog and assigns the
 // CPUs.
 func (f *ims) load(ctx context.Context) (err error) {
-	if err = hosttest.Build(ctx, f.vitrine, hosttest.Product); err != nil {
+	if f.vitrine, err = product(ctx, f.dir); err != nil {
 		return err
 	}
 	if f.deployment, err = spec.LoadDeployment(imsFile, spec.Known{}); err != nil {
@@ -162,7 +152,7 @@ func (f *ims) campaign(ctx context.Context) (ms float64, err error) {
 	bed.Self = f.vitrine
 	campaign, err := trial.New(trial.Config{
 		Deployment: f.deployment, Workload: f.workload, Testbed: bed, CPUs: f.cpus,
-		Generator: func(name string) ([]string, error) { return []string{f.self, name}, nil },
+		Generator: func(name string) ([]string, error) { return []string{self(), name}, nil },
 		Results:   results, Seed: 1, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

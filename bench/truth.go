@@ -159,11 +159,7 @@ func (k truthKind) bench(ctx context.Context, dir, family string, runs int, prog
 		return nil, err
 	}
 	for _, precision := range k.precisions {
-		more, err := t.rows(precision)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, more...)
+		rows = append(rows, t.rows(precision)...)
 	}
 	return rows, nil
 }
@@ -214,11 +210,12 @@ type truthBench struct {
 // open reads the stored runs of this family and version.
 func (t *truthBench) open(file string) error {
 	t.done, t.file = map[truthKey]truthRun{}, file
-	err := readLines(file, func(r truthRun) {
+	all, err := readLines[truthRun](file)
+	for _, r := range all {
 		if r.Version == t.version && r.Family == t.family {
 			t.done[truthKey{r.Precision, r.Run, r.Search}] = r
 		}
-	})
+	}
 	if len(t.done) > 0 {
 		fmt.Fprintf(t.progress, "  %s: %d runs are in %s\n", t.family, len(t.done), file)
 	}
@@ -262,11 +259,11 @@ func (t *truthBench) all(ctx context.Context) error {
 func (t *truthBench) work(ctx context.Context, precision float64, remainder, of int) (err error) {
 	var theirs *peer
 	if t.peer != nil {
-		d, err := t.peer.start(ctx)
-		if err != nil {
-			return err
+		d, failed := t.peer.start(ctx)
+		if failed != nil {
+			return failed
 		}
-		defer func() { err = errors.Join(err, d.stop()) }()
+		defer func() { err = errors.Join(err, d.close()) }()
 		theirs = &peer{d}
 	}
 	for server := remainder; server < queue.Size; server += of {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"vitrine/search/sim/queue"
 )
@@ -27,43 +26,33 @@ func (t *truthBench) of(precision float64, search string) (all []truthRun) {
 func covered(r truthRun) bool      { return r.Covered }
 func contradicted(r truthRun) bool { return r.Contradiction != "" }
 
-// rows returns the figures of one precision.
-func (t *truthBench) rows(precision float64) ([]Row, error) {
-	name := func(what string) string { return fmt.Sprintf("%s/%s/%g/%s", t.kind.name, t.family, precision, what) }
-	ours := t.of(precision, ourSearch)
-	held, against := countRuns(ours, covered), countRuns(ours, contradicted)
-	p := queue.TooFew(held, len(ours), truthConfidence)
-	coverage, err := newRow(name("coverage"), "share of runs", "0.95; the ratio is the probability of so few, by the exact binomial test", truthAim,
-		float64(held)/float64(len(ours)), truthConfidence, p, [2]float64{p, p}, len(ours))
-	if err != nil {
-		return nil, err
-	}
-	n := float64(against)
-	contradictions, err := newRow(name("contradictions"), "intervals", "none that excludes the bracket of its trials", "<= 0", n, 0, n, [2]float64{n, n}, len(ours))
-	if err != nil {
-		return nil, err
-	}
-	rows := []Row{coverage, contradictions}
-	add := func(row Row, err error) error {
-		rows = append(rows, row)
-		return err
-	}
-	err = add(ratioOf(name("width"), "of the capacity", "median of an oracle that knows the family, with as much load and as many deployments", truthWidth,
-		values(ours, truthRun.width), values(ours, func(r truthRun) float64 { return r.Oracle })))
-	if err != nil {
-		return nil, err
-	}
-	err = add(ratioOf(name("width/asked"), "of the capacity", "the precision asked for", "",
-		values(ours, truthRun.width), values(ours, func(r truthRun) float64 { return r.Precision })))
-	if err != nil {
-		return nil, err
-	}
-	return t.peerRows(precision, rows)
+// coverageRow tests the share of intervals that hold the truth.
+func coverageRow[T any](name string, runs []T, holds func(T) bool, aim string) Row {
+	held := countRuns(runs, holds)
+	p := queue.TooFew(held, len(runs), truthConfidence)
+	return newRow(name, "share of runs", "0.95; the ratio is the probability of so few, by the exact binomial test", aim,
+		float64(held)/float64(len(runs)), truthConfidence, p, nil, len(runs))
 }
 
-// peerRows appends rows that compare cost and error of our search with those of searches that claim
+// rows returns the figures of one precision.
+func (t *truthBench) rows(precision float64) []Row {
+	name := func(what string) string { return fmt.Sprintf("%s/%s/%g/%s", t.kind.name, t.family, precision, what) }
+	ours := t.of(precision, ourSearch)
+	n := float64(countRuns(ours, contradicted))
+	rows := []Row{
+		coverageRow(name("coverage"), ours, covered, truthAim),
+		newRow(name("contradictions"), "intervals", "none that excludes the bracket of its trials", "<= 0", n, 0, n, nil, len(ours)),
+		ratioOf(name("width"), "of the capacity", "median of an oracle that knows the family, with as much load and as many deployments", truthWidth,
+			values(ours, truthRun.width), values(ours, func(r truthRun) float64 { return r.Oracle })),
+		ratioOf(name("width/asked"), "of the capacity", "the precision asked for", "",
+			values(ours, truthRun.width), values(ours, func(r truthRun) float64 { return r.Precision })),
+	}
+	return append(rows, t.peerRows(precision)...)
+}
+
+// peerRows returns rows that compare cost and error of our search with those of searches that claim
 // no confidence.
-func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
+func (t *truthBench) peerRows(precision float64) (rows []Row) {
 	for i, search := range []string{mlrSearch, peerSearch, defaultPeerSearch} {
 		theirs := t.of(precision, search)
 		if len(theirs) == 0 {
@@ -82,21 +71,17 @@ func (t *truthBench) peerRows(precision float64, rows []Row) ([]Row, error) {
 			{"error", "|ln(estimate/truth)|", truthRun.error},
 		} {
 			name := fmt.Sprintf("%s/%s/%g/%s/%s", t.kind.name, t.family, precision, []string{"mlr", "mlrsearch", "mlrsearch-defaults"}[i], f.name)
-			row, err := ratioOf(name, f.unit, search, "", values(ours, f.of), values(theirs, f.of))
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, row)
+			rows = append(rows, ratioOf(name, f.unit, search, "", values(ours, f.of), values(theirs, f.of)))
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // ratioOf returns a row with the ratio of the medians, where Pairs.row has the median of the rounds'
 // ratios. Row.Rounds is the number of runs. The spread is over up to ten rounds of equally many runs.
 // Searches that found nothing have an infinite error. If a median or the ratio is not finite, the row
 // has a reason in place of figures.
-func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, error) {
+func ratioOf(name, unit, against, aim string, ours, theirs []float64) Row {
 	rounds := min(10, len(ours))
 	ratio := func(a, b []float64) (r float64, finite bool) {
 		r = median(a) / median(b)
@@ -104,7 +89,7 @@ func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, erro
 	}
 	all, finite := ratio(ours, theirs)
 	if !finite {
-		return Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("median %g against %g", median(ours), median(theirs))}, nil
+		return Row{Name: name, Unit: unit, Aim: aim, Reason: fmt.Sprintf("median %g against %g", median(ours), median(theirs))}
 	}
 	var ratios []float64
 	for k := range rounds {
@@ -113,10 +98,7 @@ func ratioOf(name, unit, against, aim string, ours, theirs []float64) (Row, erro
 			ratios = append(ratios, r)
 		}
 	}
-	if len(ratios) == 0 {
-		ratios = []float64{all}
-	}
-	return newRow(name, unit, against, aim, median(ours), median(theirs), all, [2]float64{slices.Min(ratios), slices.Max(ratios)}, len(ours))
+	return newRow(name, unit, against, aim, median(ours), median(theirs), all, ratios, len(ours))
 }
 
 // describe prints a summary of the runs at a precision.

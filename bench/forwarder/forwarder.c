@@ -7,7 +7,6 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +52,6 @@ int main(int argc, char **argv) {
 	pthread_t watch;
 	if (pthread_create(&watch, NULL, ended, NULL))
 		return 1;
-	puts("ready");
-	fflush(stdout);
 	for (;;) {
 		for (int i = 0; i < BATCH; i++)
 			parts[i].iov_len = ROOM;
