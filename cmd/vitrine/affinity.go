@@ -46,9 +46,9 @@ func (a *app) affinityCommand() *cobra.Command {
 		Long: "Finds the transactions in packet captures, or reads them from call flows. Prints how many\n" +
 			"messages functions exchange in each type of transaction, which of them are on the\n" +
 			"critical path and what state they share, and which functions should share a host.\n" +
-			"SOURCE is a capture (pcap, pcapng, also with gzip or zstd), a call-flow file, or the name\n" +
-			"of a built-in flow or of a group of them (see vitrine affinity flows). See\n" +
-			"docs/affinity.md.\n\n" +
+			"SOURCE is a capture (pcap, pcapng, also with gzip or zstd; - for one from standard input),\n" +
+			"a call-flow file, or the name of a built-in flow or of a group of them (see vitrine\n" +
+			"affinity flows). See docs/affinity.md.\n\n" +
 			"With --interface it reads the frames at network interfaces, until --duration is over or\n" +
 			"Ctrl-C. This needs the capability CAP_NET_RAW.\n\n" +
 			"With --messages it prints which messages packet captures or interfaces have.",
@@ -60,6 +60,7 @@ func (a *app) affinityCommand() *cobra.Command {
 			"  vitrine affinity mme.pcap --pseudonymise pseudonyms.key --out runs/affinity\n" +
 			"  vitrine affinity --compare runs/before runs/after\n" +
 			"  vitrine affinity mme.pcap sgw.pcap.gz --messages\n" +
+			"  ssh mme tcpdump -c 100000 -w - | vitrine affinity -\n" +
 			"  vitrine affinity -i eth0,eth1 --duration 10m --write mme.pcapng --out runs/affinity",
 		Args: args(func(c *cobra.Command, given []string) error {
 			if f.live.live() {
@@ -68,6 +69,7 @@ func (a *app) affinityCommand() *cobra.Command {
 			return cobra.MinimumNArgs(1)(c, given)
 		}),
 		RunE: func(c *cobra.Command, given []string) error {
+			given = withStdin(given)
 			if f.compare {
 				return a.compare(c.Context(), given, f)
 			}

@@ -88,11 +88,6 @@ func (f *affinityFlags) pseudonymised(path string, analysis *affinity.Analysis) 
 		Want: "compare the captures themselves, or analyse them anew with --pseudonymise " + f.pseudonymise + " --out DIR"}
 }
 
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // readAnalysis returns the text of affinity.json. It returns nil if path is not a file or
 // does not begin with a JSON object.
 func readAnalysis(path string) ([]byte, error) {

@@ -44,7 +44,6 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 	out := bufio.NewWriter(a.stdout)
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
-	begin := int64(-1)
 	summary, err := a.readMessages(ctx, captures, f, o, func(m *message.Message) error {
 		if key != nil {
 			key.Message(m)
@@ -52,10 +51,7 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 		if f.json {
 			return e.Encode(m)
 		}
-		if begin < 0 {
-			begin = m.Time
-		}
-		err := printMessage(out, m, begin)
+		err := printMessage(out, m)
 		if f.live.live() { // the user watches the output
 			err = errors.Join(err, out.Flush())
 		}
@@ -118,9 +114,10 @@ func (f *affinityFlags) key() (*pseudonym.Key, error) {
 	return pseudonym.Load(f.pseudonymise)
 }
 
-// printMessage prints a message on one line. Times are seconds since the first message.
-func printMessage(out io.Writer, m *message.Message, begin int64) error {
-	_, err := fmt.Fprintf(out, "%d %.6f %s > %s %s %s", m.ID, time.Duration(m.Time-begin).Seconds(), m.From, m.To, m.Protocol, m.Name)
+// printMessage prints a message on one line. The time is that of the clock, so that it is found in
+// logs and in other programs that read the capture.
+func printMessage(out io.Writer, m *message.Message) error {
+	_, err := fmt.Fprintf(out, "%d %s %s > %s %s %s", m.ID, time.Unix(0, m.Time).UTC().Format("2006-01-02T15:04:05.000000Z"), m.From, m.To, m.Protocol, m.Name)
 	if m.Kind == message.Repeat {
 		fmt.Fprint(out, " (repeat)")
 	}
@@ -147,8 +144,8 @@ func printMessage(out io.Writer, m *message.Message, begin int64) error {
 // readProgress returns a function that shows the number of bytes read. It returns nil if stderr is
 // not a terminal.
 func (a *app) readProgress() func(uint64) {
-	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
-	if !p.terminal {
+	p := &progress{out: a.stderr, columns: columns(a.stderr)}
+	if p.columns == nil {
 		return nil
 	}
 	next := uint64(0)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -12,6 +13,17 @@ import (
 	"vitrine/affinity/capture"
 	"vitrine/affinity/flow"
 )
+
+// withStdin returns the sources with the path of standard input in place of "-".
+func withStdin(given []string) []string {
+	paths := slices.Clone(given)
+	for i, name := range paths {
+		if name == "-" {
+			paths[i] = "/dev/stdin"
+		}
+	}
+	return paths
+}
 
 // readSources reads the arguments that are call flows, and returns the names of the captures. It
 // reports all errors together.

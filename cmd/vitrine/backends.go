@@ -53,14 +53,17 @@ import (
 // knownBackends returns what the back ends add to the files that users write.
 func knownBackends() spec.Known {
 	k := spec.Known{
-		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Servers: map[string]any{impairPart: impair.Config{}},
-		Generators: map[string]any{"http": http.Params{}, "s1ap": s1ap.Params{}, "simulated": simulated.Params{}, "sip": sip.Params{}, "sipp": sipp.Params{}},
+		Substrates: make(map[string]any), Fabrics: map[string]any{"auto": nil}, Generators: make(map[string]any),
+		Servers: map[string]any{impairPart: impair.Config{}},
 	}
 	for name, kind := range substrates() {
 		k.Substrates[name] = kind.config
 	}
 	for name, kind := range fabrics() {
 		k.Fabrics[name] = kind.config
+	}
+	for name, kind := range generators() {
+		k.Generators[name] = kind.params
 	}
 	return k
 }
@@ -108,22 +111,24 @@ func (b *backends) generator(name string) ([]string, error) {
 	return []string{b.self, "generate", name}, nil
 }
 
-// A generator runs one trial and prints its report.
-type generator func(ctx context.Context, t load.Trial, stdout, stderr io.Writer) error
-
-// generators returns the built-in generators, run as `vitrine generate NAME`.
-func generators() map[string]generator {
-	return map[string]generator{"http": http.Run, "s1ap": s1ap.Run, "simulated": simulated.Run, "sip": sip.Run, "sipp": sipp.Run}
+// A generatorKind is one built-in load generator.
+type generatorKind struct {
+	params any                                                                     // type of a workload's parameters
+	run    func(ctx context.Context, t load.Trial, stdout, stderr io.Writer) error // runs one trial and prints its report
+	check  func(given map[string]string) error                                     // checks the parameters
+	// version returns the version of the software that it drives, or "" if it is unknown; nil: none but this program.
+	version func(ctx context.Context) string
 }
 
-// parameterChecks returns the checks of the built-in generators' parameters.
-func parameterChecks() map[string]func(given map[string]string) error {
-	return map[string]func(map[string]string) error{
-		"http": checkBy(http.Decode), "s1ap": checkBy(s1ap.Decode), "simulated": checkBy(simulated.Decode), "sip": checkBy(sip.Decode),
-		"sipp": func(given map[string]string) error {
-			_, _, err := sipp.Decode(given)
-			return err
-		},
+// generators returns the built-in generators, run as `vitrine generate NAME`. A new generator is one
+// entry.
+func generators() map[string]generatorKind {
+	return map[string]generatorKind{
+		"http":      {params: http.Params{}, run: http.Run, check: checkBy(http.Decode)},
+		"s1ap":      {params: s1ap.Params{}, run: s1ap.Run, check: checkBy(s1ap.Decode)},
+		"simulated": {params: simulated.Params{}, run: simulated.Run, check: checkBy(simulated.Decode)},
+		"sip":       {params: sip.Params{}, run: sip.Run, check: checkBy(sip.Decode)},
+		"sipp":      {params: sipp.Params{}, run: sipp.Run, check: checkSIPp, version: sippVersion},
 	}
 }
 
@@ -135,13 +140,24 @@ func checkBy[Params any](decode func(map[string]string) (Params, error)) func(ma
 	}
 }
 
+func checkSIPp(given map[string]string) error {
+	_, _, err := sipp.Decode(given)
+	return err
+}
+
+// sippVersion returns the version of SIPp. Without SIPp, the trials fail with the reason.
+func sippVersion(ctx context.Context) string {
+	version, _ := sipp.Version(ctx)
+	return version
+}
+
 // loadWorkload reads the file and checks it, including the parameters of a built-in generator.
 func loadWorkload(path string) (*spec.Workload, error) {
 	w, err := spec.LoadWorkload(path, knownBackends())
 	if err != nil {
 		return nil, err
 	}
-	check, builtIn := parameterChecks()[w.Generator]
+	kind, builtIn := generators()[w.Generator]
 	if !builtIn {
 		return w, nil
 	}
@@ -149,7 +165,7 @@ func loadWorkload(path string) (*spec.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = check(given)
+	err = kind.check(given)
 	bad := (*vitrine.BadInput)(nil)
 	if !errors.As(err, &bad) {
 		return w, err
@@ -197,20 +213,20 @@ func (b *backends) checks(ctx context.Context) []vitrine.Check {
 			all = append(all, check(ctx)...)
 		}
 	}
-	return append(slices.Concat(all, impair.Check(ctx), monitor.Checker{}.Check(ctx), sipp.Check(ctx)), quiet.AwakeCheck())
+	return append(slices.Concat(all, impair.Check(ctx), monitor.Check(ctx), sipp.Check(ctx)), quiet.AwakeCheck())
 }
 
 // generatorVersion returns the version of the load generator, or "" if it is
 // unknown.
 func generatorVersion(ctx context.Context, w *spec.Workload) string {
-	switch w.Generator {
-	case "http", "s1ap", "sip", "simulated":
+	kind, builtIn := generators()[w.Generator]
+	switch {
+	case !builtIn:
+		return ""
+	case kind.version == nil:
 		return toolVersion()
-	case "sipp":
-		version, _ := sipp.Version(ctx)
-		return version
 	}
-	return ""
+	return kind.version(ctx)
 }
 
 // generatorTransport names the transport of a generator that has several.

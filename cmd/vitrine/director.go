@@ -8,12 +8,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,11 +20,8 @@ import (
 	"vitrine"
 	"vitrine/director"
 	"vitrine/director/client"
+	"vitrine/flex/hold"
 )
-
-// servingVerbs returns the verbs that run as services and handle SIGHUP
-// themselves.
-func servingVerbs() []string { return []string{"director", "store", "flex run"} }
 
 // A directorControl holds the flags of all verbs that control a director.
 type directorControl struct {
@@ -50,7 +46,22 @@ func (a *app) directorCommand() *cobra.Command {
 		"one director that this user runs here, or else "+defaultControl)
 	k.credentials(f)
 	f.BoolVar(&k.json, "json", false, "print JSON")
-	c.AddCommand(a.directorRun(), a.directorCheck(), a.directorSchema(), k.status(), k.explain(), k.instances(), k.leases(), k.rules(), k.reload(), k.restart())
+	c.AddCommand(askNobody(a.directorRun()), askNobody(a.directorCheck()), askNobody(a.directorSchema()))
+	c.AddCommand(k.status(), k.explain(), k.instances(), k.leases(), k.rules(), k.reload(), k.restart())
+	return c
+}
+
+// askNobody makes a command refuse the flags of the commands that ask a running director.
+func askNobody(c *cobra.Command) *cobra.Command {
+	c.PreRunE = func(c *cobra.Command, _ []string) (err error) {
+		c.Parent().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Changed && err == nil {
+				err = &vitrine.BadInput{File: "--" + f.Name, Found: "a flag of the commands that ask a running director",
+					Want: "leave it out; the section control of the file says who may use the director"}
+			}
+		})
+		return err
+	}
 	return c
 }
 
@@ -77,11 +88,15 @@ func (a *app) directorRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			supervisor := ""
+			if os.Getenv(hold.ServiceVariable) != "" {
+				supervisor = "vitrine flex"
+			}
 			reload, restart, stop := serviceSignals()
 			defer stop()
 			d, err := director.New(c.Context(), director.Options{
-				Path: given[0], Clock: clock, Log: a.logFrom(slog.LevelInfo),
-				Reload: reload, Restart: restart, Handover: handover,
+				Path: given[0], Clock: clock, Log: a.logFrom(slog.LevelInfo), Version: toolVersion(),
+				Reload: reload, Restart: restart, Handover: handover, Supervisor: supervisor,
 			})
 			if err != nil {
 				return err
@@ -95,34 +110,6 @@ func (a *app) directorRun() *cobra.Command {
 	}
 	c.Flags().StringVar(&pidFile, "pid-file", "", "file for the PID of the serving process")
 	return c
-}
-
-// serviceSignals returns channels that receive a value on SIGHUP (reload) and SIGUSR2 (restart).
-func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2)
-	hup, usr2, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		for {
-			to := hup
-			select {
-			case s := <-signals:
-				if s == syscall.SIGUSR2 {
-					to = usr2
-				}
-			case <-done:
-				return
-			}
-			select {
-			case to <- struct{}{}:
-			default: // a signal is already pending
-			}
-		}
-	}()
-	return hup, usr2, func() {
-		signal.Stop(signals)
-		close(done)
-	}
 }
 
 func (a *app) directorCheck() *cobra.Command {
@@ -223,10 +210,11 @@ func (k *directorControl) status() *cobra.Command {
 				fmt.Fprintf(t, "panic\t%s: all instances count as up, because checks of too many fail\n", strings.Join(s.Panic, " "))
 			}
 			fmt.Fprintf(t, "listens\t%s\n", strings.Join(slices.Concat(s.SIP, s.GTPC, s.S1AP), " "))
+			fmt.Fprintf(t, "version\t%s\n", s.Version)
 			n := s.Steering
 			fmt.Fprintf(t, "steered\tkept %d, moved %d (gone %d), unknown %d, forgotten %d, none %d\n", n.Kept, n.Moved, n.Gone, n.Unknown, n.Forgotten, n.None)
 			if s.Reload != nil && s.Reload.Error != "" {
-				fmt.Fprintf(t, "reload\tfailed at %s: %s\n", s.Reload.At.Format("15:04:05"), s.Reload.Error)
+				fmt.Fprintf(t, "reload\tfailed at %s: %s\n", s.Reload.At.Local().Format(time.DateTime), s.Reload.Error)
 			}
 			return t.Flush()
 		})
@@ -327,8 +315,31 @@ func (k *directorControl) instances() *cobra.Command {
 			_, err := fmt.Fprintf(w, "%s: removed\n", got["removed"])
 			return err
 		})
+	for _, named := range []*cobra.Command{set, drain, remove} {
+		named.ValidArgsFunction = k.completeInstance
+	}
 	c.AddCommand(list, k.add(), set, drain, remove)
 	return c
+}
+
+// completeInstance completes the name of an instance of the running director.
+func (k *directorControl) completeInstance(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(given) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var all []client.Instance
+	to, err := k.client(c.Context())
+	if err == nil {
+		all, err = to.Instances(c.Context())
+	}
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, in := range all {
+		names = append(names, in.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // alterInstance changes an instance and returns it with its counts, which the answer to a change

@@ -44,17 +44,21 @@ type fabricKind struct {
 
 // fabrics returns all fabrics. A new fabric is one entry.
 func fabrics() map[string]fabricKind {
+	const (
+		hostStack     = "none: the host's own network stack"
+		virtualDevice = "kernel-space: a virtual device of the kernel's, without a switch"
+	)
 	return map[string]fabricKind{
-		"loopback": {open: openLoopback, model: loopback.NetworkingModel, shared: true},
-		"host":     withHostAddresses(newFabricKind(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, host.NetworkingModel)),
-		"direct":   newFabricKind(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check, direct.NetworkingModel),
-		"bridge":   newFabricKind(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check, bridge.NetworkingModel),
-		"macvlan":  newFabricKind(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, macvlan.NetworkingModel),
-		"macvtap":  newFabricKind(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check, macvtap.NetworkingModel),
-		"ipvlan":   newFabricKind(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, ipvlan.NetworkingModel),
-		"sriov":    withDevice(newFabricKind(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, sriov.NetworkingModel)),
-		"vxlan":    newFabricKind(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, vxlan.NetworkingModel),
-		"ovs":      {config: ovs.Config{}, open: openOVS, check: ovs.Check, version: ovsVersion, model: ovs.NetworkingModel, chains: true},
+		"loopback": {open: openLoopback, model: hostStack, shared: true},
+		"host":     withHostAddresses(newFabricKind(host.New, func(c *host.Config, b *backends) { c.Run = b.run }, host.Check, hostStack)),
+		"direct":   newFabricKind(direct.New, func(c *direct.Config, b *backends) { c.Run = b.run }, direct.Check, "none: a link of the kernel's between the two, or an interface of the host moved into the instance"),
+		"bridge":   newFabricKind(bridge.New, func(c *bridge.Config, b *backends) { c.Run = b.run }, bridge.Check, "kernel-space: the kernel's bridge"),
+		"macvlan":  newFabricKind(macvlan.New, func(c *macvlan.Config, b *backends) { c.Run = b.run }, macvlan.Check, virtualDevice),
+		"macvtap":  newFabricKind(macvtap.New, func(c *macvtap.Config, b *backends) { c.Run = b.run }, macvtap.Check, virtualDevice),
+		"ipvlan":   newFabricKind(ipvlan.New, func(c *ipvlan.Config, b *backends) { c.Run = b.run }, ipvlan.Check, virtualDevice),
+		"sriov":    withDevice(newFabricKind(sriov.New, func(c *sriov.Config, b *backends) { c.Run = b.run }, sriov.Check, "Smart-NIC: virtual functions (SR-IOV)")),
+		"vxlan":    newFabricKind(vxlan.New, func(c *vxlan.Config, b *backends) { c.Run = b.run }, vxlan.Check, "kernel-space: a tunnel of the kernel's (VXLAN)"),
+		"ovs":      {config: ovs.Config{}, open: openOVS, check: ovs.Check, version: ovsVersion, model: "virtual switch: kernel-space with Open vSwitch's kernel datapath, else user-space (datapath netdev)", chains: true},
 	}
 }
 

@@ -271,7 +271,7 @@ func printExplanation(w io.Writer, e flex.Explanation) error {
 		}
 	}
 	for _, event := range e.Events {
-		if _, err := fmt.Fprintf(w, "%s  %-8s %s  %s\n", event.At.Local().Format("15:04:05"), event.Kind, event.Instance, event.Reason); err != nil {
+		if _, err := fmt.Fprintf(w, "%s  %-8s %s  %s\n", event.At.Local().Format(time.DateTime), event.Kind, event.Instance, event.Reason); err != nil {
 			return err
 		}
 	}
@@ -359,24 +359,4 @@ func lockFlex(c *config.Config) (*os.File, error) {
 		}
 	}
 	return lock, err
-}
-
-// holderEnds limits the time for a holder to remove everything.
-const holderEnds = 2 * time.Minute
-
-// endHolder asks a holder to end, and waits until it has ended.
-func endHolder(ctx context.Context, h *hold.Client) error {
-	if err := h.End(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, holderEnds)
-	defer cancel()
-	for h.Alive() {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("run %s, pid %d, did not end within %s after the request", h.About.Run, h.About.PID, holderEnds)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
 }

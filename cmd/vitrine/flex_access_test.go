@@ -162,6 +162,25 @@ func (s *servedFlex) serial() *big.Int {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber
 }
 
+// hasMetric checks that /metrics has a line, for a client with the token over TLS.
+func (s *servedFlex) hasMetric(token, line string) {
+	s.t.Helper()
+	q, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://"+s.address+"/metrics", http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+token)
+	a, err := s.client("").Do(q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil || !strings.Contains(string(text), "\n"+line) {
+		s.t.Errorf("/metrics lacks %s: status %d, error %v:\n%s", line, a.StatusCode, err, text)
+	}
+}
+
 // drain is the path of a change. The instance does not exist, so a client that may change gets 404.
 const drain = "/v1/instances/nobody/drain"
 
@@ -296,6 +315,8 @@ func TestFlexReadsItsFilesAgain(t *testing.T) {
 	if got := status(flexToken); got != http.StatusOK {
 		t.Errorf("after a reload with a broken file: got status %d, want 200", got)
 	}
+	s.hasMetric(flexToken, "vitrine_flex_reload_failed 1\n")
+	s.hasMetric(flexToken, "vitrine_flex_certificate_expiry_timestamp_seconds ")
 	if got := s.serial(); got.Cmp(old.Certificate.SerialNumber) != 0 {
 		t.Errorf("certificate serial: got %s, want %s", got, old.Certificate.SerialNumber)
 	}
@@ -306,6 +327,7 @@ func TestFlexReadsItsFilesAgain(t *testing.T) {
 	if got := status(next); got != http.StatusOK {
 		t.Errorf("with the new token: got status %d, want 200", got)
 	}
+	s.hasMetric(next, "vitrine_flex_reload_failed 0\n")
 	if got := status(flexToken); got != http.StatusUnauthorized {
 		t.Errorf("with the old token: got status %d, want 401", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"vitrine"
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
+	"vitrine/flex/unit"
 	"vitrine/internal/runstate"
 	"vitrine/spec"
 	"vitrine/substrate"
@@ -161,4 +163,113 @@ func holderEnded(log string, err error) error {
 		return &vitrine.Unsupported{What: "running the instances", Missing: text}
 	}
 	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
+}
+
+// holderEnds limits the time for a holder to remove everything.
+const holderEnds = 2 * time.Minute
+
+// endHolder asks a holder to end, and waits until it has ended.
+func endHolder(ctx context.Context, h *hold.Client) error {
+	if err := h.End(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, holderEnds)
+	defer cancel()
+	for h.Alive() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run %s, pid %d, did not end within %s after the request", h.About.Run, h.About.PID, holderEnds)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// A holderRunner runs units through the holder of a state folder. It starts a holder if
+// there is none.
+type holderRunner struct {
+	file *config.Config
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	found  bool // the holder of an earlier run was there
+	client *hold.Client
+}
+
+// tookOver reports whether the holder of an earlier run was there, with what it runs.
+func (r *holderRunner) tookOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.found
+}
+
+// connect returns a client of the holder, and starts the holder if there is none.
+func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client != nil {
+		return r.client, nil
+	}
+	c, err := hold.Find(ctx, r.file.State)
+	if errors.Is(err, hold.ErrNone) {
+		c, err = startHolder(ctx, r.file)
+	} else if err == nil {
+		r.found = true
+		r.log.Info("taking over the running instances", "run", c.About.Run, "pid", c.About.PID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.About.Digest != serversDigest(r.file) {
+		return nil, r.file.BadInput("options that differ from those of the running instances", "stop them first with vitrine flex stop "+r.file.Path, "servers")
+	}
+	r.client = c
+	return c, nil
+}
+
+// with calls f with a client of the holder. After an error from a dead holder, the next call looks
+// for a holder again.
+func (r *holderRunner) with(ctx context.Context, f func(*hold.Client) error) error {
+	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
+	if err != nil {
+		return err
+	}
+	err = f(c)
+	if err != nil && !c.Alive() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.client == c {
+			r.client = nil
+		}
+	}
+	return err
+}
+
+// Units lists the units.
+func (r *holderRunner) Units(ctx context.Context) (all []unit.Unit, err error) {
+	err = r.with(ctx, func(c *hold.Client) (err error) {
+		all, err = c.Units(ctx)
+		return err
+	})
+	return all, err
+}
+
+// Start starts a unit.
+func (r *holderRunner) Start(ctx context.Context, o unit.Order) error {
+	return r.with(ctx, func(c *hold.Client) error { return c.Start(ctx, o) })
+}
+
+// Remove stops a unit.
+func (r *holderRunner) Remove(ctx context.Context, name string) error {
+	return r.with(ctx, func(c *hold.Client) error { return c.Remove(ctx, name) })
+}
+
+// end ends the holder and everything that it runs.
+func (r *holderRunner) end(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client == nil || !r.client.Alive() {
+		return nil
+	}
+	return endHolder(ctx, r.client)
 }

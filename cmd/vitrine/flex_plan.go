@@ -2,9 +2,161 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
 
+	"vitrine"
+	"vitrine/flex"
+	"vitrine/flex/config"
 	"vitrine/flex/decide"
+	"vitrine/flex/policy"
+	"vitrine/flex/profile"
+	"vitrine/internal/thread"
+	"vitrine/result"
+	"vitrine/testbed"
 )
+
+// A flexPlan is a checked file, completed with the limits of this host.
+type flexPlan struct {
+	file   *config.Config
+	types  []decide.Type
+	limits decide.Limits
+	costs  map[string]map[string]flex.Cost // CPU costs from the profiles, by type and size
+
+	policy     policy.Policy
+	policyName string
+}
+
+// planFlex reads the file. It refuses a file that needs more than this host has.
+func planFlex(path string) (p flexPlan, err error) {
+	if p.file, err = config.Load(path, knownBackends()); err != nil {
+		return p, err
+	}
+	cpus, err := thread.Allowed()
+	if err != nil {
+		return p, err
+	}
+	if named := p.file.Servers.CPUs; len(named) > 0 {
+		if err := testbed.CheckCPUs(named, cpus); err != nil {
+			return p, err
+		}
+		cpus = named
+	}
+	host := result.ReadHost("/")
+	if why := host.Missing["memory_bytes"]; why != "" {
+		return p, errors.New("read the host's memory: " + why)
+	}
+	if err := p.file.Fits(float64(len(cpus)), host.MemoryBytes); err != nil {
+		return p, err
+	}
+	p.limits = flex.LimitsOf(p.file, float64(len(cpus)))
+	p.costs = map[string]map[string]flex.Cost{}
+	p.types, err = flex.Types(p.file, keepCosts(capacityOf(p.file), p.costs))
+	return p, err
+}
+
+// checkReach refuses a fabric on which no director reaches the instances. A director with a unix
+// socket may be one of the file's services, which are also attached to the fabric.
+func checkReach(c *config.Config) error {
+	name := fabricName(c.Choice().Fabric)
+	if !isolated(name, c.Servers.Parts[name]) {
+		return nil
+	}
+	for _, d := range c.Directors {
+		if !strings.HasPrefix(d.Control, "unix:") {
+			return c.BadInput("the fabric "+name+" connects instances to their own network, which the director at "+d.Control+" does not reach",
+				"use loopback or host; for directors on other hosts, a fabric that leads out, such as macvlan with parent; "+
+					"or a director that is one of the services, with control unix:SOCKET", "servers", "fabric")
+		}
+	}
+	return nil
+}
+
+// printFlexPlan prints what would run.
+func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
+	if asJSON {
+		return printJSON(a.stdout, p.document())
+	}
+	choice := p.file.Choice()
+	fmt.Fprintf(a.stdout, "%s: %d types on substrate %s, fabric %s\n", p.file.Path, len(p.types), choice.Substrate, fabricName(choice.Fabric))
+	if p.policyName != policy.Flex {
+		fmt.Fprintf(a.stdout, "policy %s: its rules decide instead of the orchestrator's own, for a comparison\n", p.policyName)
+	}
+	for _, s := range p.file.Services {
+		fmt.Fprintf(a.stdout, "service %s: %s\n", s.Name, strings.Join(s.Command, " "))
+	}
+	if s := p.file.Store; s != nil && s.Member != nil {
+		fmt.Fprintf(a.stdout, "members of the store: at most %d: %s\n", s.Member.Max, strings.Join(s.Member.Command, " "))
+	}
+	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "TYPE\tMIN-MAX\tSIZE\tCAPACITY\tVCPUS\tMEMBERS")
+	for i := range p.types {
+		y, of := p.types[i], &p.file.Types[i]
+		for _, f := range y.Flavors {
+			fmt.Fprintf(t, "%s\t%d-%d\t%s\t%s/s\t%.4g\t%s\n", y.Name, y.Min, y.Max, f.Name, vitrine.Digits(f.Capacity), f.CPUs, strings.Join(of.Members, " "))
+		}
+	}
+	return t.Flush()
+}
+
+// A capacityFinder determines the capacity of an instance of a flavor.
+type capacityFinder func(*config.Type, config.Flavor) (flex.Capacity, error)
+
+// keepCosts wraps a finder. It stores the CPU costs that the finder finds in costs, by type and
+// size.
+func keepCosts(find capacityFinder, costs map[string]map[string]flex.Cost) capacityFinder {
+	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
+		found, err := find(t, f)
+		if found.Cost.Each > 0 {
+			if costs[t.Name] == nil {
+				costs[t.Name] = map[string]flex.Cost{}
+			}
+			costs[t.Name][f.Size] = found.Cost
+		}
+		return found, err
+	}
+}
+
+// capacityOf returns a function that determines the capacity of an instance of a flavor. It is the
+// rate in the file, or the capacity in the profile or the result of redline that the file names.
+func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
+	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
+		if f.Profile == "" {
+			return flex.Capacity{Rate: f.Rate}, nil
+		}
+		if measured, ok, err := flex.ReadResult(f.Profile, t, f); ok {
+			return measured, err
+		}
+		// The objective bounds a transaction, but the profile has the latency of calls.
+		bound := time.Duration(float64(t.Objective.P99) * max(f.Transactions, 1))
+		q := profile.Question{
+			Function: c.DeploymentOf(t).VNFName, Size: f.Size, Substrate: strings.ToLower(c.Choice().Substrate),
+			Success: t.Objective.Success, P99: bound, Host: result.ReadHost("/"), Members: membersOf(c, t, f),
+		}
+		found, err := profile.Read(f.Profile, q)
+		return flex.Capacity{
+			Rate: found.Rate * f.Transactions, Boot: found.Boot, Cost: flex.Cost{Idle: found.Idle, Each: found.Each / f.Transactions},
+		}, err
+	}
+}
+
+// membersOf returns the members of an aggregate of the flavor.
+func membersOf(c *config.Config, t *config.Type, f config.Flavor) map[string]profile.Member {
+	all := map[string]profile.Member{}
+	sizing, err := vitrine.ParseSizing(f.Size)
+	if err != nil {
+		return all // the check of the file refuses such a type
+	}
+	d := c.DeploymentOf(t)
+	for _, name := range t.Members {
+		count, flavor := d.Given(d.Component(name), sizing)
+		all[name] = profile.Member{Count: count, VCPUs: flavor.VCPUs}
+	}
+	return all
+}
 
 // A flexDocument is a flexPlan as JSON.
 type flexDocument struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine/flex"
 	"vitrine/flex/unit"
@@ -41,5 +42,16 @@ func TestFlexPrintsNoUnknownFigures(t *testing.T) {
 	status.Reset()
 	if err := printFlex(&status, s); err != nil || strings.Count(status.String(), " 0.0/s") != 3 || strings.Contains(status.String(), "unknown") {
 		t.Errorf("got error %v, want rates of 0 that are known in\n%s", err, status.String())
+	}
+}
+
+// TestFlexExplainsWithDates prints an event. Events reach back for days, so a time without its date does
+// not say which night it was.
+func TestFlexExplainsWithDates(t *testing.T) {
+	var out strings.Builder
+	at := time.Date(2026, 11, 30, 3, 12, 40, 0, time.Local)
+	err := printExplanation(&out, flex.Explanation{Events: []flex.Event{{At: at, Kind: "lost", Instance: "session-2", Reason: "mme ended"}}})
+	if want := "2026-11-30 03:12:40  lost     session-2  mme ended\n"; err != nil || out.String() != want {
+		t.Errorf("got %q, error %v, want %q", out.String(), err, want)
 	}
 }

@@ -31,24 +31,6 @@ func measurerOf(c *config.Config, directors []*client.Client) flex.Measurer {
 	}
 }
 
-// A capacityFinder determines the capacity of an instance of a flavor.
-type capacityFinder func(*config.Type, config.Flavor) (flex.Capacity, error)
-
-// keepCosts wraps a finder. It stores the CPU costs that the finder finds in costs, by type and
-// size.
-func keepCosts(find capacityFinder, costs map[string]map[string]flex.Cost) capacityFinder {
-	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
-		found, err := find(t, f)
-		if found.Cost.Each > 0 {
-			if costs[t.Name] == nil {
-				costs[t.Name] = map[string]flex.Cost{}
-			}
-			costs[t.Name][f.Size] = found.Cost
-		}
-		return found, err
-	}
-}
-
 // printRedline prints the state of a type's redline measurements.
 func printRedline(w io.Writer, r *flex.RedlineStatus) {
 	if r == nil {

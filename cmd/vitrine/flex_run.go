@@ -13,12 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -27,14 +24,10 @@ import (
 	"vitrine/flex"
 	"vitrine/flex/config"
 	"vitrine/flex/decide"
-	"vitrine/flex/hold"
 	"vitrine/flex/policy"
-	"vitrine/flex/unit"
 	"vitrine/internal/access"
 	"vitrine/internal/runstate"
-	"vitrine/internal/thread"
-	"vitrine/store"
-	"vitrine/testbed"
+	"vitrine/internal/vitals"
 )
 
 func (a *app) flexRun() *cobra.Command {
@@ -81,102 +74,6 @@ func policyOf(name string) (policy.Policy, error) {
 	return p, nil
 }
 
-// A flexPlan is a checked file, completed with the limits of this host.
-type flexPlan struct {
-	file   *config.Config
-	types  []decide.Type
-	limits decide.Limits
-	costs  map[string]map[string]flex.Cost // CPU costs from the profiles, by type and size
-
-	policy     policy.Policy
-	policyName string
-}
-
-// planFlex reads the file. It refuses a file that needs more than this host has.
-func planFlex(path string) (p flexPlan, err error) {
-	if p.file, err = config.Load(path, knownBackends()); err != nil {
-		return p, err
-	}
-	cpus, err := thread.Allowed()
-	if err != nil {
-		return p, err
-	}
-	if named := p.file.Servers.CPUs; len(named) > 0 {
-		if err := testbed.CheckCPUs(named, cpus); err != nil {
-			return p, err
-		}
-		cpus = named
-	}
-	memory, err := hostMemory()
-	if err == nil {
-		err = p.file.Fits(float64(len(cpus)), memory)
-	}
-	if err != nil {
-		return p, err
-	}
-	p.limits = flex.LimitsOf(p.file, float64(len(cpus)))
-	p.costs = map[string]map[string]flex.Cost{}
-	p.types, err = flex.Types(p.file, keepCosts(capacityOf(p.file), p.costs))
-	return p, err
-}
-
-// checkReach refuses a fabric on which no director reaches the instances. A director with a unix
-// socket may be one of the file's services, which are also attached to the fabric.
-func checkReach(c *config.Config) error {
-	name := fabricName(c.Choice().Fabric)
-	if !isolated(name, c.Servers.Parts[name]) {
-		return nil
-	}
-	for _, d := range c.Directors {
-		if !strings.HasPrefix(d.Control, "unix:") {
-			return c.BadInput("the fabric "+name+" connects instances to their own network, which the director at "+d.Control+" does not reach",
-				"use loopback or host; for directors on other hosts, a fabric that leads out, such as macvlan with parent; "+
-					"or a director that is one of the services, with control unix:SOCKET", "servers", "fabric")
-		}
-	}
-	return nil
-}
-
-// hostMemory returns the memory of this host, in bytes.
-func hostMemory() (int64, error) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0, fmt.Errorf("read the host's memory: %w", err)
-	}
-	m, err := fs.Meminfo()
-	if err != nil || m.MemTotalBytes == nil {
-		return 0, errors.Join(errors.New("read the host's memory"), err)
-	}
-	return int64(*m.MemTotalBytes), nil
-}
-
-// printFlexPlan prints what would run.
-func (a *app) printFlexPlan(p flexPlan, asJSON bool) error {
-	if asJSON {
-		return printJSON(a.stdout, p.document())
-	}
-	choice := p.file.Choice()
-	fmt.Fprintf(a.stdout, "%s: %d types on substrate %s, fabric %s\n", p.file.Path, len(p.types), choice.Substrate, fabricName(choice.Fabric))
-	if p.policyName != policy.Flex {
-		fmt.Fprintf(a.stdout, "policy %s: its rules decide instead of the orchestrator's own, for a comparison\n", p.policyName)
-	}
-	for _, s := range p.file.Services {
-		fmt.Fprintf(a.stdout, "service %s: %s\n", s.Name, strings.Join(s.Command, " "))
-	}
-	if s := p.file.Store; s != nil && s.Member != nil {
-		fmt.Fprintf(a.stdout, "members of the store: at most %d: %s\n", s.Member.Max, strings.Join(s.Member.Command, " "))
-	}
-	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "TYPE\tMIN-MAX\tSIZE\tCAPACITY\tVCPUS\tMEMBERS")
-	for i := range p.types {
-		y, of := p.types[i], &p.file.Types[i]
-		for _, f := range y.Flavors {
-			fmt.Fprintf(t, "%s\t%d-%d\t%s\t%.4g/s\t%.4g\t%s\n", y.Name, y.Min, y.Max, f.Name, f.Capacity, f.CPUs, strings.Join(of.Members, " "))
-		}
-	}
-	return t.Flush()
-}
-
 // runFlex runs the orchestrator until ctx ends, which is no error.
 func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	log := a.logFrom(slog.LevelInfo)
@@ -199,7 +96,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	o, err := flex.New(flex.Options{
 		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: askStore, Log: log,
 		Directors: steering(clients), Redline: measurerOf(p.file, clients), Costs: p.costs,
-		Policy: p.policy, PolicyName: p.policyName,
+		Policy: p.policy, PolicyName: p.policyName, Version: toolVersion(),
 	})
 	if err != nil {
 		return err
@@ -237,10 +134,8 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 		return err
 	}
 	door.reload = append(door.reload, files...)
-	server := &http.Server{
-		Handler: o.Handler(door.guard), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+	var failed atomic.Bool // the last reload
+	server := access.NewServer(o.Handler(door.guard, vitals.Service{ReloadFailed: failed.Load, Expiry: door.expiry}), log)
 	fmt.Fprintf(a.stdout, "%s: running; vitrine flex status %s shows it\n", c.Path, c.Path)
 	group, gctx := errgroup.WithContext(ctx)
 	for _, l := range door.listeners {
@@ -252,7 +147,7 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 		})
 	}
 	group.Go(func() error {
-		access.Reread(gctx, reload, log, door.reload...)
+		access.Reread(gctx, reload, log, &failed, door.reload...)
 		return nil
 	})
 	group.Go(func() error {
@@ -269,7 +164,8 @@ func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestra
 type flexDoor struct {
 	listeners []net.Listener
 	guard     access.Guard
-	reload    []func() error // read tokens and certificates again
+	reload    []func() error   // read tokens and certificates again
+	expiry    func() time.Time // of the certificate; nil: no TLS
 }
 
 // openFlex opens the unix socket, and the file's control address if there is one.
@@ -308,7 +204,7 @@ func (d *flexDoor) listen(ctx context.Context, c *config.Config) error {
 		if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
 			return c.BadInput(bad.Error(), bad.Want, "control", bad.Option)
 		}
-		d.reload = append(d.reload, secure.Reload)
+		d.reload, d.expiry = append(d.reload, secure.Reload), secure.Expiry
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Control.Listen)
 	if err != nil {
@@ -375,104 +271,10 @@ func readHealth(ctx context.Context, web *http.Client, url string) (h flex.Store
 	if response.StatusCode != http.StatusOK {
 		return h, fmt.Errorf("GET /health: %s", response.Status)
 	}
-	var health struct {
-		Promises store.Promises    `json:"promises"`
-		EngineUp *bool             `json:"engine_up"` // nil: the store is of a version that does not ask its engine
-		Past     []string          `json:"past_threshold"`
-		Reasons  map[string]string `json:"reasons"`
-	}
+	var health storeHealth
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
 	if err == nil && health.EngineUp != nil && !*health.EngineUp {
 		err = fmt.Errorf("its engine %s does not answer: the store's log says why", health.Promises.Engine)
 	}
 	return flex.StoreHealth{Engine: health.Promises.Engine, Shared: health.Promises.Shared, Past: health.Past, Reasons: health.Reasons}, err
-}
-
-// A holderRunner runs units through the holder of a state folder. It starts a holder if
-// there is none.
-type holderRunner struct {
-	file *config.Config
-	log  *slog.Logger
-
-	mu     sync.Mutex
-	found  bool // the holder of an earlier run was there
-	client *hold.Client
-}
-
-// tookOver reports whether the holder of an earlier run was there, with what it runs.
-func (r *holderRunner) tookOver() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.found
-}
-
-// connect returns a client of the holder, and starts the holder if there is none.
-func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client != nil {
-		return r.client, nil
-	}
-	c, err := hold.Find(ctx, r.file.State)
-	if errors.Is(err, hold.ErrNone) {
-		c, err = startHolder(ctx, r.file)
-	} else if err == nil {
-		r.found = true
-		r.log.Info("taking over the running instances", "run", c.About.Run, "pid", c.About.PID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if c.About.Digest != serversDigest(r.file) {
-		return nil, r.file.BadInput("options that differ from those of the running instances", "stop them first with vitrine flex stop "+r.file.Path, "servers")
-	}
-	r.client = c
-	return c, nil
-}
-
-// with calls f with a client of the holder. After an error from a dead holder, the next call looks
-// for a holder again.
-func (r *holderRunner) with(ctx context.Context, f func(*hold.Client) error) error {
-	c, err := r.connect(context.WithoutCancel(ctx)) // otherwise the end of ctx could leave a holder half-started
-	if err != nil {
-		return err
-	}
-	err = f(c)
-	if err != nil && !c.Alive() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.client == c {
-			r.client = nil
-		}
-	}
-	return err
-}
-
-// Units lists the units.
-func (r *holderRunner) Units(ctx context.Context) (all []unit.Unit, err error) {
-	err = r.with(ctx, func(c *hold.Client) (err error) {
-		all, err = c.Units(ctx)
-		return err
-	})
-	return all, err
-}
-
-// Start starts a unit.
-func (r *holderRunner) Start(ctx context.Context, o unit.Order) error {
-	return r.with(ctx, func(c *hold.Client) error { return c.Start(ctx, o) })
-}
-
-// Remove stops a unit.
-func (r *holderRunner) Remove(ctx context.Context, name string) error {
-	return r.with(ctx, func(c *hold.Client) error { return c.Remove(ctx, name) })
-}
-
-// end ends the holder and everything that it runs.
-func (r *holderRunner) end(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client == nil || !r.client.Alive() {
-		return nil
-	}
-	return endHolder(ctx, r.client)
 }

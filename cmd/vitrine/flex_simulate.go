@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,11 +17,9 @@ import (
 	"vitrine/flex"
 	"vitrine/flex/config"
 	"vitrine/flex/decide"
-	"vitrine/flex/profile"
 	"vitrine/flex/simulate"
 	"vitrine/internal/durable"
 	"vitrine/report/replay"
-	"vitrine/result"
 )
 
 // flexSimulateFlags are the flags of flex simulate.
@@ -211,7 +208,7 @@ func (a *app) printComparison(kind decide.Type, c simulate.Case, all []simulate.
 			Results []simulate.Result `json:"results"`
 		}{kind.Name, f.load, c.Load.Peak(), all})
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %d s, at most %.4g/s\n", kind.Name, f.load, len(c.Load), c.Load.Peak())
+	fmt.Fprintf(a.stdout, "%s: %s, %d s, at most %s/s\n", kind.Name, f.load, len(c.Load), vitrine.Digits(c.Load.Peak()))
 	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "SCALER\tINSTANCE-S\tOVER\tLOST\tSTARTS\tDRAINS\tUNDONE\tMOST")
 	for _, r := range all {
@@ -224,49 +221,11 @@ func (a *app) printSweep(totals []simulate.Total, f flexSimulateFlags) error {
 	if f.json {
 		return printJSON(a.stdout, totals)
 	}
-	fmt.Fprintf(a.stdout, "%d random loads of an hour, at most %.4g/s\n", f.loads, f.peak)
+	fmt.Fprintf(a.stdout, "%d random loads of an hour, at most %s/s\n", f.loads, vitrine.Digits(f.peak))
 	t := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "SCALER\tINSTANCE-S\tOVER\tLOST\tSTARTS\tUNDONE\tFEWER OVER\tFEWER INSTANCE-S\tBOTH")
 	for _, r := range totals {
 		fmt.Fprintf(t, "%s\t%.0f\t%d s\t%.0f\t%d\t%d\t%d\t%d\t%d\n", r.Scaler, r.InstanceSeconds, r.Broken, r.Lost, r.Starts, r.Undone, r.Fewer, r.Less, r.Both)
 	}
 	return t.Flush()
-}
-
-// capacityOf returns a function that determines the capacity of an instance of a flavor. It is the
-// rate in the file, or the capacity in the profile or the result of redline that the file names.
-func capacityOf(c *config.Config) func(*config.Type, config.Flavor) (flex.Capacity, error) {
-	return func(t *config.Type, f config.Flavor) (flex.Capacity, error) {
-		if f.Profile == "" {
-			return flex.Capacity{Rate: f.Rate}, nil
-		}
-		if measured, ok, err := flex.ReadResult(f.Profile, t, f); ok {
-			return measured, err
-		}
-		// The objective bounds a transaction, but the profile has the latency of calls.
-		bound := time.Duration(float64(t.Objective.P99) * max(f.Transactions, 1))
-		q := profile.Question{
-			Function: c.DeploymentOf(t).VNFName, Size: f.Size, Substrate: strings.ToLower(c.Choice().Substrate),
-			Success: t.Objective.Success, P99: bound, Host: result.ReadHost("/"), Members: membersOf(c, t, f),
-		}
-		found, err := profile.Read(f.Profile, q)
-		return flex.Capacity{
-			Rate: found.Rate * f.Transactions, Boot: found.Boot, Cost: flex.Cost{Idle: found.Idle, Each: found.Each / f.Transactions},
-		}, err
-	}
-}
-
-// membersOf returns the members of an aggregate of the flavor.
-func membersOf(c *config.Config, t *config.Type, f config.Flavor) map[string]profile.Member {
-	all := map[string]profile.Member{}
-	sizing, err := vitrine.ParseSizing(f.Size)
-	if err != nil {
-		return all // the check of the file refuses such a type
-	}
-	d := c.DeploymentOf(t)
-	for _, name := range t.Members {
-		count, flavor := d.Given(d.Component(name), sizing)
-		all[name] = profile.Member{Count: count, VCPUs: flavor.VCPUs}
-	}
-	return all
 }

@@ -58,6 +58,46 @@ func endingSignals(args []string) []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
+// servingVerbs returns the verbs that run as services and handle SIGHUP
+// themselves.
+func servingVerbs() []string { return []string{"director", "store", "flex run"} }
+
+// serviceSignals returns channels that receive a value on SIGHUP (reload) and SIGUSR2 (restart).
+func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
+	outliveReaders()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2)
+	hup, usr2, done := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		for {
+			to := hup
+			select {
+			case s := <-signals:
+				if s == syscall.SIGUSR2 {
+					to = usr2
+				}
+			case <-done:
+				return
+			}
+			select {
+			case to <- struct{}{}:
+			default: // a signal is already pending
+			}
+		}
+	}()
+	return hup, usr2, func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+// outliveReaders lets the program go on when nobody reads stdout or stderr any more, for example
+// after the end of an ssh session. Writes to them then fail, but no longer end the program. Verbs
+// that only print do not call it, so that they end in `vitrine ... | head`.
+func outliveReaders() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // child processes would inherit signal.Ignore
+}
+
 // run runs the whole program and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -107,11 +147,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			"watches CPU, memory and network of every instance, and reports the capacity of\n" +
 			"each size, the bottleneck component and the best size. It also measures networks\n" +
 			"packet by packet, and runs functions that are bundled into aggregates.",
+		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          checkVerb,
 		RunE:          showHelp,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log every change to the host")
@@ -170,4 +212,14 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }

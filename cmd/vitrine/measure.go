@@ -35,7 +35,7 @@ type networkFlags struct {
 	frames                       []int
 	count, repeat, head, tail    int
 	rate                         float64
-	cpus, generatorCPUs          []int
+	cpus, generatorCPUs          cpuList
 	kernelCPU                    string
 	inside                       bool
 	options                      options
@@ -76,8 +76,8 @@ func networkCommand(f *networkFlags) *cobra.Command {
 	flags.IntVar(&f.head, "head", -1, "packets to leave out at the beginning of a stream")
 	flags.IntVar(&f.tail, "tail", -1, "packets to leave out at the end of a stream")
 	flags.Lookup("head").DefValue, flags.Lookup("tail").DefValue = "1%", "1%"
-	flags.IntSliceVar(&f.cpus, "cpus", nil, "CPUs of the receiver (default all except the sender's)")
-	flags.IntSliceVar(&f.generatorCPUs, "generator-cpus", nil, "CPUs of the sender (default the first)")
+	flags.Var(&f.cpus, "cpus", "CPUs of the receiver, such as 2-5,8 (default all except the sender's)")
+	flags.Var(&f.generatorCPUs, "generator-cpus", "CPUs of the sender (default the first)")
 	flags.StringVar(&f.kernelCPU, "kernel-cpu", measure.OwnCPU, "CPU of the kernel's receive work: a number, auto (a separate one, if available), none (the sender's)")
 	flags.BoolVar(&f.inside, "inside", false, "send from an instance on the substrate instead of from the host")
 	f.options.register(c, "")
@@ -235,7 +235,7 @@ func (a *app) printNetworkPlan(s measure.Settings, cpus testbed.CPUs, kernelCPU 
 	}
 	printOptions(w, s.Options)
 	if slices.Contains(s.Metrics, measure.Latency) {
-		fmt.Fprintf(w, "  latency: frames of %s bytes without FCS, %.0f packets a second\n", strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Sizes), " ", ", "), "[]"), s.Rates.Latency)
+		fmt.Fprintf(w, "  latency: frames of %s bytes without FCS, %.0f packets a second\n", result.Numbers(s.Sizes), s.Rates.Latency)
 	}
 	if slices.Contains(s.Metrics, measure.Jitter) {
 		fmt.Fprintf(w, "  jitter: frames of %d bytes without FCS, %.0f packets a second\n", s.SmallSize, s.Rates.Jitter)

@@ -16,6 +16,7 @@ import (
 	"vitrine"
 	"vitrine/measure"
 	"vitrine/measure/chain"
+	"vitrine/reference/forwarder/xdp"
 	"vitrine/result"
 	"vitrine/testbed"
 )
@@ -26,7 +27,9 @@ type chainFlags struct {
 	lengths  string
 	script   string
 	inject   string
-	options  options
+
+	cpus, generatorCPUs cpuList
+	options             options
 	runFlags
 }
 
@@ -62,10 +65,14 @@ func (a *app) measureChainCommand() *cobra.Command {
 	flags.IntVar(&s.Cut.Head, "head", 0, "packets to leave out at the beginning of a stream")
 	flags.IntVar(&s.Cut.Tail, "tail", 0, "packets to leave out at the end of a stream")
 	flags.StringVar(&f.inject, "inject", "", "delay frames at a hop, numbered from the receiver, to check that the result shows it: 2:50us")
+	flags.Var(&f.cpus, "cpus", "CPUs of the forwarders, such as 2-5,8 (default all except those of sender and receiver)")
+	flags.Var(&f.generatorCPUs, "generator-cpus", "CPUs of sender and receiver (default the first)")
 	f.options.register(c, "")
 	f.register(c, "chain", "stream", "the result")
 	completeFlag(c, "substrate", substrateNames())
+	completeFlag(c, "fabric", fabricNames())
 	completeFlag(c, "forwarder", chain.Forwarders())
+	completeFlag(c, "attach", []string{xdp.Auto, xdp.Native, xdp.Generic})
 	return c
 }
 
@@ -91,12 +98,12 @@ func (a *app) measureChain(ctx context.Context, f chainFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.dryRun {
-		return a.printChainPlan(plan, f.json)
-	}
-	cpus, err := testbed.ShareCPUs(nil, nil)
+	cpus, err := testbed.ShareCPUs(f.cpus, f.generatorCPUs)
 	if err != nil {
 		return err
+	}
+	if f.dryRun {
+		return a.printChainPlan(plan, f.json)
 	}
 	in := session{dir: runFolder(f.out, "chain"), resume: f.resume, cpus: cpus, options: &f.options, cpuSharing: f.cpuSharing}
 	return measureAndPresent(ctx, a, in, f.json, chain.Read, func(in session) error { return a.chain(ctx, plan, in) })

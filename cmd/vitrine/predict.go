@@ -73,8 +73,8 @@ func (a *app) predict(path string, f predictFlags) error {
 	case most == nil:
 		return &vitrine.BadInput{File: path, Found: "no size in it carries any rate for sure", Want: "characterize with a lower range" + unfinished(p)}
 	case chosen == nil:
-		return &vitrine.BadInput{File: path, Found: fmt.Sprintf("no size in it carries %.4g %s for sure", f.rate, p.Unit),
-			Want: fmt.Sprintf("the most is %.4g %s, by %s (%s)", most.Size.Low, p.Unit, most.Size.Sizing, most.Size.Source) + unfinished(p)}
+		return &vitrine.BadInput{File: path, Found: fmt.Sprintf("no size in it carries %s %s for sure", vitrine.Digits(f.rate), p.Unit),
+			Want: fmt.Sprintf("the most is %s %s, by %s (%s)", vitrine.Digits(most.Size.Low), p.Unit, most.Size.Sizing, most.Size.Source) + unfinished(p)}
 	}
 	if d != nil {
 		sizing, err := vitrine.ParseSizing(chosen.Size.Sizing)
@@ -157,10 +157,10 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 		least = "at least "
 	}
 	lines := [][2]string{
-		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %.4g %s for sure", z.Sizing, rate, p.Unit)},
+		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %s %s for sure", z.Sizing, vitrine.Digits(rate), p.Unit)},
 		{"vcpus", fmt.Sprintf("%.4g", z.VCPUs)},
-		{"capacity", fmt.Sprintf("%s%.4g %s at success ratio %.4g, %.0f%% interval [%.4g, %.4g]", least, z.Rate, p.Unit,
-			p.Thresholds[0], 100*p.Confidence, z.Low, z.High)},
+		{"capacity", fmt.Sprintf("%s%s %s at success ratio %.4g, %.0f%% interval [%s, %s]", least, vitrine.Digits(z.Rate), p.Unit,
+			p.Thresholds[0], 100*p.Confidence, vitrine.Digits(z.Low), vitrine.Digits(z.High))},
 		{"saturates first", cmp.Or(z.Bottleneck, "not known")},
 		{"known by", map[string]string{vitrine.SourceMeasured: "measurement of this size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
 		{"on", on},

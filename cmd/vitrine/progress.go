@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -18,17 +19,17 @@ import (
 // progress prints the progress of a campaign for a person: one changing line on a
 // terminal, plain lines in a pipe.
 type progress struct {
-	out      io.Writer
-	terminal bool
-	unit     string
-	about    time.Duration // estimated time of the campaign, without the trials on record
-	trial    time.Duration // planned time of one trial
-	open     bool          // the campaign may measure fewer sizings than estimated
-	width    int           // of the changing line, in bytes
+	out     io.Writer
+	columns func() int // width of the terminal; nil: no terminal
+	unit    string
+	about   time.Duration // estimated time of the campaign, without the trials on record
+	trial   time.Duration // planned time of one trial
+	open    bool          // the campaign may measure fewer sizings than estimated
+	width   int           // of the changing line, in characters
 }
 
 func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
-	return &progress{out: out, terminal: isTerminal(out), unit: unit, about: plan.About, trial: plan.Trial, open: plan.Open}
+	return &progress{out: out, columns: columns(out), unit: unit, about: plan.About, trial: plan.Trial, open: plan.Open}
 }
 
 // about introduces the estimated time of a plan. An open plan may end before it has measured as many
@@ -40,15 +41,23 @@ func about(open bool) string {
 	return "about"
 }
 
-func isTerminal(out io.Writer) bool {
+// columns returns a function that returns the width of the terminal, which the user may change. It
+// returns nil if out is no terminal.
+func columns(out io.Writer) func() int {
 	f, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() int {
+		width, _, _ := term.GetSize(int(f.Fd())) // negative: not known
+		return width
+	}
 }
 
 // packetProgress returns an observer that prints the progress of a measurement of
 // packets.
 func (a *app) packetProgress() func(measure.Event) {
-	p := &progress{out: a.stderr, terminal: isTerminal(a.stderr)}
+	p := &progress{out: a.stderr, columns: columns(a.stderr)}
 	return func(e measure.Event) {
 		if e.Outcome == nil {
 			p.line("%d/%d  %s  %s", e.Done, e.Of, e.Doing, packetsLeft(e))
@@ -93,7 +102,7 @@ func (p *progress) observe(e trial.Event) {
 			p.about -= p.trial
 		}
 		text := "  " + outcomeLine(e, p.unit)
-		if !p.terminal && !e.Recorded { // on a terminal, the next trial's line shows it
+		if p.columns == nil && !e.Recorded { // on a terminal, the next trial's line shows it
 			text += "  " + p.left(e.Elapsed)
 		}
 		p.line("%s", text)
@@ -131,21 +140,28 @@ func (p *progress) left(elapsed time.Duration) string {
 // passing shows the current activity until the next line. In a pipe it prints
 // nothing.
 func (p *progress) passing(format string, v ...any) {
-	if !p.terminal {
+	if p.columns == nil {
 		return
 	}
-	text := fmt.Sprintf(format, v...)
-	fmt.Fprintf(p.out, "\r%s%s", text, pad(p.width-len(text)))
-	p.width = len(text)
+	text := fit(fmt.Sprintf(format, v...), p.columns())
+	fmt.Fprintf(p.out, "\r%-*s", p.width, text)
+	p.width = utf8.RuneCountInString(text)
+}
+
+// fit cuts the text so that it stays on one row, because a carriage return goes back to the start of
+// the last row only. If the number of columns is not known, it is not positive.
+func fit(text string, columns int) string {
+	if letters := []rune(text); columns > 0 && len(letters) >= columns {
+		return string(letters[:columns-1])
+	}
+	return text
 }
 
 func (p *progress) line(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	if p.terminal {
-		text = "\r" + text + pad(p.width-len(text))
+	if p.columns != nil {
+		text = fmt.Sprintf("\r%-*s", p.width, text)
 		p.width = 0
 	}
 	fmt.Fprintln(p.out, text)
 }
-
-func pad(n int) string { return strings.Repeat(" ", max(0, n)) }

@@ -9,6 +9,21 @@ import (
 	"vitrine/trial"
 )
 
+// TestProgressStaysOnOneRow shows a text that is wider than the terminal, and what replaces it. A second
+// row would stay on the screen.
+func TestProgressStaysOnOneRow(t *testing.T) {
+	var out strings.Builder
+	p := newProgress(&out, "calls/s", trial.Plan{})
+	p.columns = func() int { return 80 }
+	p.passing("%s", strings.Repeat("µ", 86))
+	p.passing("short")
+	p.line("done")
+	want := "\r" + strings.Repeat("µ", 79) + "\rshort" + strings.Repeat(" ", 74) + "\rdone \n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
 // TestTimeLeft shows the end of a campaign of ten minutes that was resumed after eight trials on record and
 // an invalid one, which no plan has.
 func TestTimeLeft(t *testing.T) {

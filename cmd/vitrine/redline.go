@@ -67,7 +67,7 @@ func (o *redlineOptions) flags(c *cobra.Command) {
 	f.DurationVar(&o.Holding, "holding", 0, "mean time that a call holds the instance; 0: measure it")
 	f.IntVar(&o.pid, "pid", 0, "process of the instance on this host, to watch its CPU")
 	f.StringVar(&o.cgroup, "cgroup", "", "cgroup v2 folder of the instance on this host, to watch its CPU")
-	f.Float64Var(&o.CPULimit, "cpus", 0, "CPUs of the instance; the measurement stops at 95% of them")
+	f.Float64Var(&o.CPULimit, "cpus", 0, "number of CPUs that the instance may use; the measurement stops at 95% of it")
 	f.StringVar(&o.out, "out", "", "file for the result, in JSON")
 	f.BoolVar(&o.DryRun, "dry-run", false, "watch for one step and print the plan; change nothing")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
@@ -86,6 +86,7 @@ func (o *redlineOptions) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	outliveReaders()
 	o.Objective.Quantile = o.percentile / 100
 	host, err := os.Hostname()
 	if err != nil {
@@ -160,11 +161,6 @@ func (o *redlineOptions) watchCPU(ctx context.Context) (stop func(), err error) 
 		return *use.CPU, true
 	}
 	return func() { _ = m.Stop() }, nil // the monitor's output is discarded
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // publish prints and writes the result. A verdict without a capacity is a failure.

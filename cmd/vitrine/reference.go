@@ -54,7 +54,7 @@ func (a *app) referenceCommand() *cobra.Command {
 
 func (a *app) generateCommand() *cobra.Command {
 	programs := map[string]program{}
-	for name, run := range generators() {
+	for name, kind := range generators() {
 		programs[name] = func(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			t, err := load.ReadTrial(args, os.Environ())
 			if err != nil {
@@ -63,7 +63,7 @@ func (a *app) generateCommand() *cobra.Command {
 			// One goroutine of a generator does all the work, and more threads of the runtime would
 			// only spin.
 			runtime.GOMAXPROCS(1)
-			return run(ctx, t, stdout, stderr)
+			return kind.run(ctx, t, stdout, stderr)
 		}
 	}
 	c := a.programCommand("generate NAME [OPTION...]", "Run a built-in load generator for one trial, with the interface of generator scripts", programs)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"vitrine"
@@ -11,17 +14,43 @@ import (
 )
 
 func (a *app) reportCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "report DIR",
-		Short: "Write the report and the figures of a run again",
+		Short: "Print the results of a run, and write its report and figures again",
 		Args:  args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
-			if err := a.writeReport(given[0]); err != nil {
+			data, err := loadRun(given[0])
+			if err != nil {
 				return err
 			}
-			return a.present(given[0])
+			if asJSON {
+				return a.printResults(data)
+			}
+			written := report.Write(data.Dir, data) // fails in an archive that cannot be written to
+			return errors.Join(report.Text(a.stdout, data), written)
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the results as JSON, as the verb that measured them does with --json, and write nothing")
+	return c
+}
+
+// printResults prints the results of a run as JSON.
+func (a *app) printResults(data *result.Data) error {
+	var found any = data.Summary
+	var err error
+	switch {
+	case data.Manifest.Measures(measure.Kind):
+		found, err = measure.Read(data)
+	case data.Manifest.Measures(chain.Kind):
+		found, err = chain.Read(data)
+	case data.Summary == nil:
+		err = &vitrine.BadInput{File: data.Dir, Found: "no summary.json: the run is not finished", Want: "continue it with --resume"}
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(a.stdout).Encode(found)
 }
 
 func (a *app) compareCommand() *cobra.Command {

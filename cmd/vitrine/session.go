@@ -55,6 +55,7 @@ type recording struct {
 // begin begins a run. With resume, it continues the run in the folder if the manifests of both
 // have the same specifications, CPUs and accelerator.
 func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
+	outliveReaders()
 	r := &recording{session: s, app: a}
 	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return nil, err
@@ -97,7 +98,13 @@ func (r *recording) end(ctx context.Context, failed error) error {
 		m.Finished = time.Now().UTC()
 		failed = r.results.SaveManifest(m)
 	}
-	err := errors.Join(failed, r.results.Close(), r.app.writeReport(r.dir))
+	// The report comes first: after a long run Close takes minutes, and a second interrupt ends the process.
+	err := errors.Join(failed, r.app.writeReport(r.dir))
+	slow := time.AfterFunc(10*time.Second, func() {
+		fmt.Fprintln(r.app.stderr, "still writing usage.parquet; the trials and the report are on disk already")
+	})
+	err = errors.Join(err, r.results.Close())
+	slow.Stop()
 	return errors.Join(err, r.release(ctx, err))
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/runstate"
 	"vitrine/testbed/quiet"
 )
@@ -38,6 +39,21 @@ func (s *share) Set(text string) error {
 	}
 	*s = share(x)
 	return nil
+}
+
+// A cpuList is the value of a flag: CPU numbers and ranges, written as in a deployment.
+type cpuList []int
+
+func (l *cpuList) String() string { return document.CPUs(*l).String() }
+func (l *cpuList) Type() string   { return "list" }
+
+func (l *cpuList) Set(text string) error {
+	if len(*l) > 0 { // the flag is given again
+		text = l.String() + "," + text
+	}
+	cpus, err := document.ParseCPUs(text)
+	*l = cpuList(cpus)
+	return err
 }
 
 // lockCPUs locks the CPUs of the session, because two runs on the same CPUs would disturb each

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
@@ -156,11 +155,11 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	}
 	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
-	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { storeHealth(r.Context(), w, engine, s.Past()) })
+	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeHealth(r.Context(), w, engine, s.Past()) })
 	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Log: log})
 	c.Routes = []service.Route{
 		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer, Quick: quickOn(engine)},
-		{Path: "/openapi/kv.yaml", Handler: yaml(kv.OpenAPI), Open: true},
+		{Path: "/openapi/kv.yaml", Handler: serveYAML(kv.OpenAPI), Open: true},
 		{Path: "/metrics", Handler: promhttp.HandlerFor(c.Registry, promhttp.HandlerOpts{})},
 		{Path: "/health", Handler: health, Open: true},
 	}
@@ -185,10 +184,8 @@ func quickOn(engine store.Engine) func(*http.Request) bool {
 
 // service returns the service configuration from the flags, without routes.
 func (f *storeFlags) service(log *slog.Logger) (*service.Config, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c := &service.Config{
-		Registry: registry, Logger: log,
+		Registry: prometheus.NewRegistry(), Logger: log, Version: toolVersion(),
 		InFlight: f.inFlight, Watches: f.watches, Bodies: f.bodies, Answers: f.answers, Connections: f.connections, PerSource: f.perSource,
 		Slow: f.slow, Share: f.share, Every: f.window,
 	}
@@ -239,16 +236,19 @@ func addresses(all []net.Listener) (at []netip.AddrPort) {
 	return at
 }
 
-// storeHealth writes the guarantees of the engine, whether it answers, which operations are past their
+// A storeHealth is what a store answers at /health.
+type storeHealth struct {
+	Promises store.Promises    `json:"promises"`
+	EngineUp *bool             `json:"engine_up"` // nil: the store is of a version that does not ask its engine
+	Past     []string          `json:"past_threshold"`
+	Reasons  map[string]string `json:"reasons,omitempty"` // by operation
+}
+
+// writeHealth writes the guarantees of the engine, whether it answers, which operations are past their
 // threshold, and why.
-func storeHealth(ctx context.Context, w http.ResponseWriter, engine store.Engine, past map[string]string) {
+func writeHealth(ctx context.Context, w http.ResponseWriter, engine store.Engine, past map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(struct {
-		Promises store.Promises    `json:"promises"`
-		EngineUp bool              `json:"engine_up"`
-		Past     []string          `json:"past_threshold"`
-		Reasons  map[string]string `json:"reasons,omitempty"` // by operation
-	}{engine.Promises(), isUp(ctx, engine), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
+	_ = json.NewEncoder(w).Encode(storeHealth{engine.Promises(), new(isUp(ctx, engine)), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
 }
 
 // isUp reports whether the engine answers. It waits for at most a second, because an orchestrator
@@ -263,7 +263,7 @@ func isUp(ctx context.Context, engine store.Engine) bool {
 	return remote.Reach(ctx) == nil
 }
 
-func yaml(document []byte) http.Handler {
+func serveYAML(document []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(document)

@@ -67,8 +67,8 @@ func nudsfRoutes(f *nudsf.Function) []service.Route {
 	return []service.Route{
 		{Path: nudsf.Root, Handler: f.Records, Operation: nudsf.Operation, Answer: nudsf.Answer},
 		{Path: timer.Root, Handler: f.Timers, Operation: timer.Operation},
-		{Path: "/openapi/nudsf-dr.yaml", Handler: yaml(nudsf.OpenAPI), Open: true},
-		{Path: "/openapi/nudsf-timer.yaml", Handler: yaml(timer.OpenAPI), Open: true},
+		{Path: "/openapi/nudsf-dr.yaml", Handler: serveYAML(nudsf.OpenAPI), Open: true},
+		{Path: "/openapi/nudsf-timer.yaml", Handler: serveYAML(timer.OpenAPI), Open: true},
 	}
 }
 

@@ -12,6 +12,11 @@ import (
 // release is set by the linker: -X main.release=v0.1.0.
 var release = "development"
 
+// versionText returns the version for people.
+func versionText() string {
+	return fmt.Sprintf("vitrine %s %s %s/%s", toolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 // toolVersion returns the release, with the commit from which it was built, if known.
 func toolVersion() string {
 	v := release
@@ -34,7 +39,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "vitrine %s %s %s/%s\n", toolVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(a.stdout, versionText())
 			return err
 		},
 	}
