@@ -1,6 +1,9 @@
 package vitrine
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // The values of Capacity.Censored: where the capacity lies when it is outside
 // the rates that were tried.
@@ -76,4 +79,13 @@ type Load struct {
 	Rate      float64 // calls a second that succeeded
 	CPU       float64 // CPUs, all instances together
 	Busiest   float64 // CPUs of the busiest instance of this sizing
+}
+
+// Digits formats a number with four significant digits, and from 1,000 as a whole number. Unlike %.4g, it
+// writes no exponent from 10,000.
+func Digits(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }

@@ -63,7 +63,7 @@ func rules() []rule {
 		{packages: []string{"search/..."}, outside: clock, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
 		{packages: []string{"measure/delay", "director/table", "flex/decide"}, only: []string{"vitrine"}, outside: clock, because: "it decides: callers hand it times and packets"},
 
-		{packages: []string{"flex/policy", "flex/simulate"}, only: []string{"flex/decide", "flex/policy"}, outside: clock, because: "they decide, or replay decisions in simulated time"},
+		{packages: []string{"flex/policy", "flex/simulate"}, only: []string{"vitrine", "flex/decide", "flex/policy"}, outside: clock, because: "they decide, or replay decisions in simulated time"},
 		{packages: []string{"affinity/graph", "affinity/aggregate", "affinity/correlate", "affinity/course", "affinity/state"}, outside: clock, because: "they decide: callers hand them messages or transactions"},
 		{packages: []string{"report/..."}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
 		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
