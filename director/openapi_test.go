@@ -128,6 +128,9 @@ func TestNullRemovesNothing(t *testing.T) {
 	if err := r.client.PutRooms(t.Context(), nil); err != nil { // the client sends []
 		t.Error(err)
 	}
+	if err := r.client.AlterAll(t.Context(), nil); err != nil { // the client sends {}
+		t.Error(err)
+	}
 }
 
 // request sends a request by the director's unix socket.

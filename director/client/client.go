@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -164,7 +165,7 @@ func (c *Client) Alter(ctx context.Context, name string, change Change) (Instanc
 
 // AlterAll changes instances by their names in one epoch: all or none.
 func (c *Client) AlterAll(ctx context.Context, changes map[string]Change) error {
-	return c.call(ctx, http.MethodPatch, "/v1/instances", changes, nil)
+	return c.call(ctx, http.MethodPatch, "/v1/instances", maps.Collect(maps.All(changes)), nil) // never null
 }
 
 // Drain lets an instance finish its work and take nothing new.
