@@ -102,9 +102,9 @@ func impairedDelays(ctx context.Context, config impair.Config, cpu int) (delays 
 	var ends packet.Ends
 	var places [2]string
 	for i, name := range []string{"generator", "sink-1"} {
-		place, err := netns.Create(runstate.Name(run.ID, name))
-		if err != nil {
-			return nil, made, err
+		place, failed := netns.Create(runstate.Name(run.ID, name)) // not err, which the defer below sets
+		if failed != nil {
+			return nil, made, failed
 		}
 		defer func() { err = errors.Join(err, netns.Delete(runstate.Name(run.ID, name))) }()
 		end, err := f.Attach(ctx, fabric.Port{Instance: name, NetNS: place})
