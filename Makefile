@@ -50,7 +50,7 @@ test: ## install what the tests need, then run them under the race detector; PKG
 	./.ci/install
 	CGO_ENABLED=1 GORACE="atexit_sleep_ms=10 $(GORACE)" $(GO) run $(GOTESTSUM) --format pkgname --jsonfile $(TESTLOG) -- -race -vet=off -timeout 30m $(PKG)
 
-fuzz: ## every fuzz target in turn for TIME; PKG="./wire/sip ./load" for those at or below some folders
+fuzz: ## every fuzz target for TIME, as many at once as there are CPUs; PKG="./wire/sip ./load" for those at or below some folders
 	GO=$(GO) ./.ci/fuzz $(TIME) $(PKG)
 
 bench: ## ratios against named peers; BENCH=NAME for one

@@ -20,14 +20,15 @@ import (
 // TestEPCCountsAgree characterises the reference EPC for seconds, with the program
 // itself, and compares trials.csv with the counters that its components printed.
 func TestEPCCountsAgree(t *testing.T) {
+	t.Parallel()
 	hosttest.Need(t, netns.Possible())
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
 	program := hosttest.Built(t, hosttest.Product)
 	for _, c := range []struct {
 		substrate string
 		rate      int // calls per second; low for machines, which are emulated if the host has no KVM
 	}{{"process", 20}, {"docker", 20}, {"qemu", 3}} {
 		t.Run(c.substrate, func(t *testing.T) {
+			t.Parallel()
 			var environ []string
 			if c.substrate == "docker" {
 				environ = append(environ, "DOCKER_HOST="+dockertest.Start(t))
@@ -36,6 +37,7 @@ func TestEPCCountsAgree(t *testing.T) {
 		})
 	}
 	t.Run("one process", func(t *testing.T) {
+		t.Parallel()
 		compareCounts(t, characterizeEPC(t, program, "deployment-one-process.yaml", "ep1l", "process", 20, nil), "epc-1", "epc-1", "epc-1")
 	})
 }

@@ -48,6 +48,9 @@ import (
 // TestMain makes this test binary its own generator: `TEST generate NAME OPTION...`.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "generate" {
+		if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin"); err != nil {
+			panic(err)
+		}
 		os.Exit(m.Run())
 	}
 	t, err := load.ReadTrial(os.Args[3:], os.Environ())
@@ -80,8 +83,10 @@ const (
 )
 
 // TestKamailioCountersAgree compares trials.csv with Kamailio's counters and with
-// captures at the edges.
+// captures at the edges. It runs beside other tests, because rates are far below the capacities, and
+// the functions have no load control.
 func TestKamailioCountersAgree(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"process", "docker"} {
 		t.Run(name, func(t *testing.T) {
 			requirePrograms(t, "ims-kamailio", "kamailio", "kamcmd", "redis-server", "redis-cli", "sipp", "docker", "tcpdump", "tshark")
@@ -110,6 +115,7 @@ func TestKamailioCountersAgree(t *testing.T) {
 // TestKamailioEdgeSteers checks that an edge with STEERS sends all requests of a Call-ID to
 // one registrar, and uses all registrars.
 func TestKamailioEdgeSteers(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "ims-kamailio", "kamailio", "kamcmd", "redis-server", "redis-cli", "tcpdump", "tshark")
 	c := newCampaign(t, "ims-kamailio", "process", "ed1l-rg2m", "workload-sip.yaml")
 	c.capture = []string{"registrar"}
@@ -140,7 +146,6 @@ func TestKamailioEdgeSteers(t *testing.T) {
 // is missing.
 func requirePrograms(t *testing.T, folder string, programs ...string) {
 	t.Helper()
-	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(&vitrine.Unsupported{What: "the package " + folder, Missing: "the program " + program, Do: "run .ci/install"})
@@ -229,10 +234,7 @@ func newCampaign(t *testing.T, folder, substrate, sizing, workload string) *camp
 // useTestbed configures the campaign to run on this host, with this program as
 // its generators.
 func (c *campaign) useTestbed() {
-	self, err := os.Executable()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	self := hosttest.Self(c.t)
 	host := func(context.Context, spec.Choice) (substrate.Substrate, error) {
 		return process.New(process.Config{Run: c.label, Environ: os.Environ()})
 	}

@@ -25,6 +25,7 @@ var keep = flag.String("keep", "", "folder that keeps NextEPC's run folders and 
 // between its functions. No call may fail. The parts run side by side, because each
 // of them mostly waits.
 func TestNextEPC(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "nextepc", "nextepc-mmed", "nextepc-sgwd", "nextepc-pgwd", "nextepc-hssd", "nextepc-pcrfd", "cc", "ip", "tcpdump", "tshark")
 	program := hosttest.Built(t, hosttest.Product)
 	t.Run("attach", func(t *testing.T) {

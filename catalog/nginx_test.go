@@ -9,6 +9,7 @@ import (
 
 // TestNginxCountsAgree compares trials.csv with nginx's log.
 func TestNginxCountsAgree(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "nginx", "nginx")
 	c := newCampaign(t, "nginx", "process", "ng1l", "workload.yaml")
 	c.config.Deployment.Components[0].Environment["ACCESS_LOG"] = "/dev/stdout"

@@ -12,17 +12,6 @@ import (
 	"vitrine/result"
 )
 
-// frontierOf returns the names in the figure, and its text.
-func frontierOf(t *testing.T, d *result.Data) (named map[string]bool, svg string) {
-	t.Helper()
-	dir, _ := writeReport(t, d)
-	b, err := os.ReadFile(filepath.Join(dir, "figures", "frontier.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return namedIn(string(b)), string(b)
-}
-
 // namedIn returns the names in a figure.
 func namedIn(svg string) map[string]bool {
 	named := map[string]bool{}
@@ -50,7 +39,7 @@ func row(name string, vcpus, capacity float64, censored string) result.Sizing {
 // size with as many vCPUs or fewer matches.
 func TestFrontierNamesTheBest(t *testing.T) {
 	t.Parallel()
-	named, svg := frontierOf(t, listed(
+	section := part(t, pageOf(t, listed(
 		row("bn1s-sp1s-hs1s", 0.3, 100, vitrine.CensoredNone),
 		row("bn2s-sp1s-hs1s", 0.4, 90, vitrine.CensoredNone),   // more vCPUs, less capacity
 		row("bn1m-sp1s-hs1s", 0.4, 110, vitrine.CensoredNone),  // the next size has as many vCPUs and is better
@@ -58,15 +47,15 @@ func TestFrontierNamesTheBest(t *testing.T) {
 		row("bn1s-sp1s-hs1m", 0.4, 600, vitrine.CensoredBelow), // failed already at 600: no capacity
 		row("bn1m-sp1m-hs1s", 0.5, 140, vitrine.CensoredNone),  // more vCPUs, no more capacity
 		row("bn1m-sp1m-hs1m", 0.6, 200, vitrine.CensoredAbove),
-	))
+	)), "frontier")
 	want := map[string]bool{"bn1s-sp1s-hs1s": true, "bn1s-sp1m-hs1s": true, "bn1m-sp1m-hs1m": true}
-	if fmt.Sprint(named) != fmt.Sprint(want) {
+	if named := namedIn(section); fmt.Sprint(named) != fmt.Sprint(want) {
 		t.Errorf("the figure names %v, want %v", named, want)
 	}
-	if n := strings.Count(svg, "fill:#0072B2"); n != 7+1+1 { // sizes, the legend, the arrow of an open interval
+	if n := strings.Count(section, "fill:var(--c0)"); n != 7+1+1 { // sizes, the legend, the arrow of an open interval
 		t.Errorf("%d marks, want 9", n)
 	}
-	if !strings.Contains(svg, ">optimal</text>") || strings.Contains(svg, ">predicted</text>") {
+	if !strings.Contains(section, ">optimal</text>") || strings.Contains(section, ">predicted</text>") {
 		t.Error("the legend does not match the marks")
 	}
 }

@@ -108,14 +108,14 @@ func TestARestartForgetsNothing(t *testing.T) {
 		}
 		return 60
 	}
-	run := func(restart bool) *world {
+	run := func(restart int) *world {
 		w := newWorld(t, 10*time.Second, load, simple(1, 20, 100))
 		w.noise = rand.New(rand.NewPCG(4795, 1))
 		w.restart = restart
 		w.run(1500)
 		return w
 	}
-	a, b := run(false), run(true)
+	a, b := run(0), run(1)
 	if len(a.log) != len(b.log) || len(a.log) == 0 {
 		t.Fatalf("got %d actions, and %d with a restart in every second", len(a.log), len(b.log))
 	}

@@ -25,7 +25,7 @@ type world struct {
 	limits    decide.Limits
 	instances []decide.Instance
 	memory    decide.Memory
-	restart   bool                 // write and read the memory as JSON every second
+	restart   int                  // seconds from one restart of the orchestrator to the next; 0: none
 	alter     func(v *decide.View) // changes what Decide sees
 	die       func(in *decide.Instance, active time.Duration) bool
 
@@ -81,7 +81,7 @@ func (w *world) step() {
 	if w.alter != nil {
 		w.alter(&v)
 	}
-	if w.restart {
+	if w.restart > 0 && w.second%w.restart == 0 {
 		w.reload()
 	}
 	actions := decide.Decide(v, &w.memory)
