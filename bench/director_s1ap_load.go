@@ -208,7 +208,7 @@ func (p *s1apPlayer) setUp() error {
 			return fmt.Errorf("instance %d gets % x", i+1, got)
 		}
 		b := s1ap.AppendHeader(nil, s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
-		b = s1ap.AppendServed(b, s1ap.Reject, identity.GUMMEI{PLMN: home, Group: 1, Code: uint8(i + 1)})
+		b = s1ap.AppendServed(b, s1ap.Reject, home, 1, uint8(i+1))
 		start := len(b)
 		b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), 255)
 		if _, err := c.Write(frame.Append(nil, frame.Common, s1ap.End(s1ap.EndElement(b, start), 0))); err != nil {

@@ -164,10 +164,17 @@ func (e *engine) flush(a *association) {
 	a.out, a.sent = a.out[:0], 0
 }
 
-// setUp handles the answer to an S1 Setup Request.
+// setUp handles the answer to an S1 Setup Request. After a failure with Time To Wait, the eNodeB tries again
+// (TS 36.413 clause 8.7.3.3).
 func (e *engine) setUp(a *association, m *enb.Message) {
-	if m.Kind == s1ap.Successful {
+	switch {
+	case m.Kind == s1ap.Successful:
 		a.state = ready
+		return
+	case m.Wait > 0:
+		e.postponed++
+		e.drop(a)
+		a.again = e.now + m.Wait
 		return
 	}
 	e.refused = a.target.String() + " refuses the eNodeBs: check the parameters network and tac"

@@ -65,7 +65,7 @@ type engine struct {
 	causes, esmCauses load.Codes
 	counts            [procedures]struct{ begun, succeeded, failed int64 }
 
-	stray, malformed, lost, retried, resets int64
+	stray, malformed, lost, postponed, retried, resets int64
 }
 
 // An alarm goes off for a user's call, unless the call has ended.
@@ -134,10 +134,11 @@ func (p *Params) cell(n int) enb.Cell {
 // run plays the trial until each call of the window has ended or stopped is set.
 func (e *engine) run(start time.Time) {
 	e.first = start
+	before := e.now // by the clock of prepare
 	e.clock = func() time.Duration { return time.Since(e.first) }
 	e.now = e.clock()
 	for _, a := range e.associations {
-		a.again = e.now + retry
+		a.again = e.now + max(retry, a.again-before)
 	}
 	for !e.stopped.Load() && e.refused == "" {
 		e.now = e.clock()

@@ -2,6 +2,7 @@ package s1ap
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -250,6 +251,28 @@ func TestCallThatIsRetriedDuringItsStayHasTimeForAnother(t *testing.T) {
 	d.alarms()
 	if u.alive || d.counts[attachDetach].failed != 1 {
 		t.Errorf("the call did not time out: %+v", d.counts[attachDetach])
+	}
+}
+
+// TestSetupFailureWithTimeToWait refuses the eNodeB for a time, as a director does while it reaches no MME.
+// The eNodeB must try again after that time. Without Time To Wait the trial must end with an error.
+func TestSetupFailureWithTimeToWait(t *testing.T) {
+	failure := func(more func(b []byte) []byte) []byte {
+		b := wire.AppendHeader(nil, wire.Unsuccessful, wire.S1Setup, wire.Reject)
+		return wire.End(more(wire.AppendCause(b, wire.Ignore, wire.CauseOverload)), 0)
+	}
+	d := newDesk(t, "0")
+	d.at.state, d.now = settingUp, 7*time.Second
+	const v5s = 2
+	d.message(d.at, failure(func(b []byte) []byte { return wire.AppendEnum(b, wire.TimeToWait, wire.Ignore, v5s) }))
+	if d.refused != "" || d.at.state != down || d.at.again != 12*time.Second || !strings.Contains(d.outcome(), "1 S1 Setups postponed") {
+		t.Errorf("refused for 5 s: got error %q, state %d, next attempt at %v,%s", d.refused, d.at.state, d.at.again, d.outcome())
+	}
+	d = newDesk(t, "0")
+	d.at.state = settingUp
+	d.message(d.at, failure(func(b []byte) []byte { return b }))
+	if !strings.Contains(d.refused, "refuses the eNodeBs") {
+		t.Errorf("refused for ever: got error %q", d.refused)
 	}
 }
 

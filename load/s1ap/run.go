@@ -52,7 +52,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 // including the warm-up.
 func (e *engine) outcome() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "; %d associations lost; %d connections reset; %d calls begun again; %d stray, %d malformed messages", e.lost, e.resets, e.retried, e.stray, e.malformed)
+	fmt.Fprintf(&b, "; %d associations lost; %d S1 Setups postponed; %d connections reset; %d calls begun again; %d stray, %d malformed messages", e.lost, e.postponed, e.resets, e.retried, e.stray, e.malformed)
 	for p := range procedures {
 		if c := e.counts[p]; c.begun > 0 {
 			fmt.Fprintf(&b, "; %v: %d begun, %d succeeded, %d failed", p, c.begun, c.succeeded, c.failed)

@@ -15,6 +15,7 @@ const (
 	CausePLMNNotAllowed     Cause = 11
 	CauseAreaNotAllowed     Cause = 12
 	CauseNetworkFailure     Cause = 17
+	CauseCSUnavailable      Cause = 18 // CS domain not available
 	CauseESMFailure         Cause = 19
 	CauseMAC                Cause = 20 // MAC failure
 	CauseSynch              Cause = 21 // synch failure: an AUTS follows
@@ -49,6 +50,7 @@ const (
 	ESMCauseAuthentication   ESMCause = 29 // user authentication failed
 	ESMCauseGateway          ESMCause = 30 // rejected by S-GW or P-GW
 	ESMCauseUnspecified      ESMCause = 31
+	ESMCauseUnsupported      ESMCause = 32 // service option not supported
 	ESMCauseRegular          ESMCause = 36 // regular deactivation
 	ESMCauseNetworkFailure   ESMCause = 38
 	ESMCauseReactivation     ESMCause = 39 // reactivation requested

@@ -47,10 +47,12 @@ var (
 	CauseUserInactivity     = Cause{RadioNetwork, 20}
 	CauseConnectionLost     = Cause{RadioNetwork, 21}
 	CauseNoRadioResources   = Cause{RadioNetwork, 25}
+	CauseInteraction        = Cause{RadioNetwork, 29} // interaction with other procedure
 	CauseUnknownERAB        = Cause{RadioNetwork, 30}
 	CauseNormalRelease      = Cause{NAS, 0}
 	CauseAuthentication     = Cause{NAS, 1}
 	CauseDetach             = Cause{NAS, 2}
+	CauseUnspecifiedNAS     = Cause{NAS, 3}
 	CauseTransferSyntax     = Cause{Protocol, 0}
 	CauseAbstractSyntax     = Cause{Protocol, 1} // reject
 	CauseIncompatible       = Cause{Protocol, 3} // message not compatible with receiver state

@@ -58,6 +58,7 @@ func FuzzValue(f *testing.F) {
 			}
 		}
 	}
+	f.Add(uint16(59), []byte{0, 0x00, 0xf1, 0x10, 0x80, 3, 0xaa, 0xf3, 0x40})               // a short macro eNodeB
 	f.Add(uint16(52), []byte("\x0fA00 00000000\x000\x000O\x80000000000000000000000000000")) // a bit rate above the largest
 	f.Fuzz(func(t *testing.T, number uint16, v []byte) {
 		id := s1ap.ID(number)

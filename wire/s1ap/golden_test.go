@@ -45,7 +45,7 @@ var (
 	stmsi  = identity.STMSI{Code: 3, TMSI: 0xdeadbeef}
 	gummei = identity.GUMMEI{PLMN: test, Group: 0x8001, Code: 3}
 	enb    = s1ap.ENB{PLMN: test, ID: 0x19b}
-	home   = s1ap.ENB{PLMN: other, ID: 0x1234567, Home: true}
+	home   = s1ap.ENB{PLMN: other, ID: 0x1234567, Kind: s1ap.HomeENB}
 	v4     = netip.MustParseAddr("127.0.0.7")
 	v6     = netip.MustParseAddr("2001:db8::1")
 	tunnel = s1ap.Tunnel{V4: v4, TEID: 0x01020304}
@@ -110,7 +110,7 @@ func managementSamples() []sample {
 		}},
 		{"s1-setup-response", s1ap.Successful, s1ap.S1Setup, reject, func(b []byte) []byte {
 			b = s1ap.AppendName(b, s1ap.MMEName, ignore, "a name of an MME")
-			b = s1ap.AppendServed(b, reject, gummei)
+			b = s1ap.AppendServed(b, reject, gummei.PLMN, gummei.Group, gummei.Code)
 			return s1ap.AppendElement(b, s1ap.RelativeCapacity, ignore, []byte{255})
 		}},
 		{"s1-setup-response-many", s1ap.Successful, s1ap.S1Setup, reject, nil},

@@ -143,6 +143,7 @@ const (
 	ServedGUMMEIs          ID = 105
 	SecurityCapabilities   ID = 107
 	CNDomain               ID = 109
+	ReleasedIndication     ID = 110 // E-RABs of an E-RAB Release Indication
 	TargetToSource         ID = 123
 	EstablishmentCause     ID = 134
 	DefaultPagingDRX       ID = 137

@@ -211,26 +211,46 @@ func AppendGUMMEI(b []byte, c Criticality, g identity.GUMMEI) []byte {
 	return EndElement(w.b, start)
 }
 
+// An ENBKind is the kind of an eNodeB, which determines the size of its identity.
+type ENBKind uint8
+
+// The kinds of eNodeB, in the order of the alternatives of clause 9.2.1.37.
+const (
+	MacroENB      ENBKind = iota // 20 bits
+	HomeENB                      // 28 bits
+	ShortMacroENB                // 18 bits; this and the next are in the extension
+	LongMacroENB                 // 21 bits
+)
+
+// bits returns the size of an identity.
+func (k ENBKind) bits() int { return [...]int{20, 28, 18, 21}[k] }
+
 // An ENB is a global eNB identity (clause 9.2.1.37).
 type ENB struct {
 	PLMN identity.PLMN
 	ID   uint32
-	Home bool // a home eNodeB with 28 bits, otherwise a macro eNodeB with 20
+	Kind ENBKind
 }
 
 func (r *reader) enb() (e ENB) {
 	p := r.sequence(1)
 	e.PLMN = r.plmn()
-	if r.bit() { // short and long macro eNodeBs are in the extension
+	if !r.bit() {
+		e.Kind = ENBKind(r.bits(1))
+		r.octets(0)
+		e.ID = r.bits(e.Kind.bits())
+		r.end(p)
+		return e
+	}
+	alternative := r.small()
+	v := reader{b: r.open()}
+	if alternative > uint32(LongMacroENB-ShortMacroENB) {
 		r.bad = true
+		return ENB{}
 	}
-	e.Home = r.bit()
-	size := 20
-	if e.Home {
-		size = 28
-	}
-	r.octets(0)
-	e.ID = r.bits(size)
+	e.Kind = ShortMacroENB + ENBKind(alternative)
+	e.ID = v.bits(e.Kind.bits())
+	r.bad = r.bad || v.bad
 	r.end(p)
 	return e
 }
@@ -238,19 +258,20 @@ func (r *reader) enb() (e ENB) {
 func (w *writer) enb(e ENB) {
 	w.bits(0, 2)
 	w.octets(e.PLMN[:]...)
-	if e.Home {
-		w.bits(1, 2)
+	if e.Kind <= HomeENB {
+		w.bits(uint32(e.Kind), 2)
 		w.octets()
-		w.bits(e.ID, 28)
+		w.bits(e.ID, e.Kind.bits())
 		return
 	}
-	w.bits(0, 2)
+	w.bits(1, 1)
+	w.bits(uint32(e.Kind-ShortMacroENB), 7)
+	w.octets(3) // length: 18 or 21 bits take three octets
+	w.bits(e.ID, e.Kind.bits())
 	w.octets()
-	w.bits(e.ID, 20)
 }
 
-// ParseENB parses a global eNB identity. It returns false for short and long macro
-// eNodeBs.
+// ParseENB parses a global eNB identity.
 func ParseENB(v []byte) (ENB, bool) {
 	r := reader{b: v}
 	e := r.enb()

@@ -89,25 +89,9 @@ func (s *Served) Next() bool {
 	return true
 }
 
-// AppendServed appends the element ServedGUMMEIs with 1 to 8 items.
-func AppendServed(b []byte, c Criticality, served ...identity.GUMMEI) []byte {
-	if len(served) < 1 || len(served) > 8 {
-		panic("s1ap: an MME serves 1 to 8 GUMMEIs")
-	}
-	start := len(b)
-	w := writer{b: BeginElement(b, ServedGUMMEIs, c)}
-	w.bits(uint32(len(served)-1), 3)
-	for _, g := range served {
-		w.bits(0, 7) // preamble, one PLMN
-		w.octets(g.PLMN[:]...)
-		w.octets(0, 0, byte(g.Group>>8), byte(g.Group), 0, g.Code)
-	}
-	return EndElement(w.b, start)
-}
-
-// AppendServedGroup appends the element ServedGUMMEIs for a pool of MMEs: one MME
-// group of one PLMN, with 1 to 256 MME codes.
-func AppendServedGroup(b []byte, c Criticality, p identity.PLMN, group uint16, codes []byte) []byte {
+// AppendServed appends the element ServedGUMMEIs for one MME group of one PLMN, with
+// 1 to 256 MME codes: one of an MME, several of a pool of MMEs.
+func AppendServed(b []byte, c Criticality, p identity.PLMN, group uint16, codes ...byte) []byte {
 	if len(codes) < 1 || len(codes) > 256 {
 		panic("s1ap: a group has 1 to 256 MME codes")
 	}

@@ -126,7 +126,7 @@ func lists(id s1ap.ID, v []byte) (any, bool) {
 	switch id {
 	case s1ap.ToBeSetupContext, s1ap.SetupListContext, s1ap.FailedToSetupContext, s1ap.ToBeSetupBearer, s1ap.SetupListBearer,
 		s1ap.ToBeSwitchedDL, s1ap.ToBeSwitchedUL, s1ap.ToBeSetupHO, s1ap.AdmittedList, s1ap.FailedToSetupHO,
-		s1ap.SubjectToForwarding, s1ap.TAIList, s1ap.ToReleaseHO, s1ap.ToBeReleased, s1ap.FailedToSetupBearer, s1ap.FailedToRelease, s1ap.ReleasedBearer:
+		s1ap.SubjectToForwarding, s1ap.TAIList, s1ap.ToReleaseHO, s1ap.ToBeReleased, s1ap.FailedToSetupBearer, s1ap.FailedToRelease, s1ap.ReleasedBearer, s1ap.ReleasedIndication:
 		var all []any
 		items := s1ap.List(v)
 		for items.Next() {
@@ -274,6 +274,35 @@ func TestExtensions(t *testing.T) {
 	}
 	if got, ok := s1ap.ParseTAIItem(item[:len(item)-1]); ok {
 		t.Errorf("item with short iE-Extensions: %v", got)
+	}
+}
+
+// TestShortAndLongMacroENodeBs reads and writes the identities of 18 and 21 bits, which are in an extension.
+func TestShortAndLongMacroENodeBs(t *testing.T) {
+	for _, c := range []struct {
+		enb   s1ap.ENB
+		value []byte
+	}{
+		{s1ap.ENB{PLMN: test, ID: 0x2abcd, Kind: s1ap.ShortMacroENB}, slices.Concat([]byte{0}, test[:], []byte{0x80, 3, 0xaa, 0xf3, 0x40})},
+		{s1ap.ENB{PLMN: test, ID: 0x1abcde, Kind: s1ap.LongMacroENB}, slices.Concat([]byte{0}, test[:], []byte{0x81, 3, 0xd5, 0xe6, 0xf0})},
+	} {
+		if got, ok := s1ap.ParseENB(c.value); !ok || got != c.enb {
+			t.Errorf("%x: parsed as %+v, %v, want %+v", c.value, got, ok, c.enb)
+		}
+		const header = 4 // of an element
+		if b := s1ap.AppendENB(nil, reject, c.enb); !bytes.Equal(b[header:], c.value) {
+			t.Errorf("%+v: encoded as %x, want %x", c.enb, b[header:], c.value)
+		}
+		target := s1ap.AppendTarget(nil, reject, c.enb, tai)
+		if got, area, ok := s1ap.ParseTarget(target[header:]); !ok || got != c.enb || area != tai {
+			t.Errorf("target %+v: parsed as %+v, %+v, %v", c.enb, got, area, ok)
+		}
+		if got, ok := s1ap.ParseENB(c.value[:len(c.value)-1]); ok {
+			t.Errorf("%x without its end: parsed as %+v", c.value, got)
+		}
+	}
+	if got, ok := s1ap.ParseENB(slices.Concat([]byte{0}, test[:], []byte{0x82, 3, 1, 2, 3})); ok {
+		t.Errorf("alternative of a later version: parsed as %+v", got)
 	}
 }
 

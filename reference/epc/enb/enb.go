@@ -6,6 +6,7 @@ package enb
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"vitrine/wire/identity"
 	"vitrine/wire/s1ap"
@@ -247,6 +248,7 @@ type Message struct {
 	bearers   [maxBearers]uint8
 	count     int
 	Cause     s1ap.Cause
+	Wait      time.Duration  // Time To Wait of a failure; 0: none
 	Paged     identity.STMSI // the UE that is paged
 	Container []byte         // Source to Target, or Target to Source
 	Chain     uint8          // next hop chaining counter
@@ -257,6 +259,13 @@ type Message struct {
 
 // maxBearers is the most bearers of a UE: the identities 5 to 15.
 const maxBearers = 11
+
+// timeToWait returns the duration of a Time To Wait (TS 36.413 clause 9.2.1.61). A value of a later version
+// counts as the longest.
+func timeToWait(value uint8) time.Duration {
+	seconds := [...]int{1, 2, 5, 10, 20, 60}
+	return time.Duration(seconds[min(int(value), len(seconds)-1)]) * time.Second
+}
 
 // Bearers returns the identities of all E-RABs of the message.
 func (m *Message) Bearers() []uint8 { return m.bearers[:m.count] }
@@ -310,6 +319,10 @@ func (m *Message) element(id s1ap.ID, v []byte) (ok bool) {
 		m.Paged, _, ok = s1ap.ParsePaged(v)
 	case s1ap.CauseID:
 		m.Cause, ok = s1ap.ParseCause(v)
+	case s1ap.TimeToWait:
+		var value uint8
+		value, ok = s1ap.ParseEnum(id, v)
+		m.Wait = timeToWait(value)
 	case s1ap.SourceToTarget, s1ap.TargetToSource:
 		m.Container, ok = s1ap.ParseNAS(v)
 	case s1ap.ResetType:

@@ -14,6 +14,7 @@ import (
 func (w *worker) initial(e *enodeb) {
 	if w.pdu.Parse(w.in.nas) != nil {
 		w.mme.counts.malformedNAS.Inc()
+		w.dismiss(e)
 		return
 	}
 	if w.mme.config.Store == nil || !w.fetch(e) {
@@ -32,16 +33,24 @@ func (w *worker) dispatch(e *enodeb) {
 	switch {
 	case err != nil:
 		w.mme.counts.malformedNAS.Inc()
+		w.dismiss(e)
 	case h.Type == nas.AttachRequestType:
 		w.attachRequest(e)
 	case h.Type == nas.UpdateRequestType:
 		w.updateRequest(e)
 	case h.Type == nas.DetachRequestType:
 		w.detachRequest(e)
+	case h.Type == nas.ExtendedServiceRequestType: // for services of the CS domain (TS 24.301 clause 5.6.1.5)
+		w.refuse(e, service, refused, nas.Reject{Type: nas.ServiceRejectType, Cause: nas.CauseCSUnavailable})
 	default:
 		w.mme.counts.unexpected.Inc()
+		w.dismiss(e)
 	}
 }
+
+// dismiss releases the connection of the present initial message, which has no answer. The
+// eNodeB cannot: it does not know the MME UE S1AP ID.
+func (w *worker) dismiss(e *enodeb) { w.releaseIDs(e, w.newID(), w.in.enb, s1ap.CauseUnspecifiedNAS) }
 
 // refuse refuses a UE that has no context, and releases its connection.
 func (w *worker) refuse(e *enodeb, p procedure, o outcome, m nas.Reject) {
@@ -99,6 +108,8 @@ func (w *worker) attachRequest(e *enodeb) {
 	}
 	u.tai, u.ecgi = w.in.tai, w.in.ecgi
 	u.capLength, u.gea = uint8(copy(u.capability[:], m.Capability)), gprsAlgorithms(m.MSCapability)
+	const combined = 2
+	u.combined = m.Attach == combined
 	u.gotSetup, u.gotAccept, u.resynced = false, false, false
 	if !w.keepRequest(u, m.ESM) {
 		return
@@ -389,6 +400,9 @@ func (w *worker) appendAccept(b []byte, u *ue) []byte {
 	accept := nas.AttachAccept{
 		Result: 1, T3412: nas.MakeTimer(w.mme.config.Timers.Update), TAIs: nas.AppendTAIs(areas[:0], u.tai),
 		ESM: w.esm, HasGUTI: true, GUTI: identity.GUTI{GUMMEI: w.mme.config.GUMMEI, TMSI: u.stmsi.TMSI},
+	}
+	if u.combined { // clause 5.5.1.3.4.3; without the cause the UE tries again and again
+		accept.Cause = nas.CauseCSUnavailable
 	}
 	return accept.Append(b)
 }

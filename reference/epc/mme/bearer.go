@@ -1,6 +1,10 @@
 package mme
 
 import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
@@ -67,6 +71,73 @@ func tunnelOf(list []byte, item s1ap.ID, bearer uint8) (s1ap.Tunnel, bool) {
 		}
 	}
 	return s1ap.Tunnel{}, false
+}
+
+// listed returns the identities in a list of E-RABs as bits.
+func listed(list []byte, item s1ap.ID) (bearers uint16) {
+	for it := s1ap.List(list); it.Next(); {
+		if e, ok := s1ap.ParseERAB(item, it.Value); ok && it.ID == item {
+			bearers |= 1 << e.ID
+		}
+	}
+	return bearers
+}
+
+// appendReleased appends the list of E-RABs that an eNodeB shall release, unless there are none.
+func appendReleased(b []byte, bearers uint16) []byte {
+	if bearers == 0 {
+		return b
+	}
+	start := len(b)
+	b = s1ap.BeginList(b, s1ap.ToBeReleased, s1ap.Ignore, bits.OnesCount16(bearers))
+	for id := range uint8(16) {
+		if bearers>>id&1 != 0 {
+			b = s1ap.AppendERAB(b, s1ap.ERABItem, s1ap.Ignore, s1ap.ERAB{ID: id, Cause: s1ap.CauseUnknownERAB})
+		}
+	}
+	return s1ap.EndElement(b, start)
+}
+
+// bearersLost handles an E-RAB Release Indication (TS 36.413 clause 8.2.3.2.2): the eNodeB has
+// released dedicated bearers, and the UE knows. An eNodeB that loses the default bearer
+// requests the release of the connection instead.
+func (w *worker) bearersLost(u *ue) {
+	w.happen()
+	if w.later(u, u.enb) {
+		return
+	}
+	gone := u.dedicated() & listed(w.in.list, s1ap.ERABItem)
+	if !u.ready() || gone == 0 {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	u.event = w.event
+	w.begin(u, deactivation)
+	w.lose(u, gone)
+}
+
+// lose removes dedicated bearers of a connected UE, given as bits, that UE and eNodeB have
+// removed already. It tells the gateway.
+func (w *worker) lose(u *ue, gone uint16) {
+	all := slices.Clone(u.session.Dedicated)
+	for i := range all {
+		if gone>>all[i].ID&1 != 0 {
+			all[i].Downlink = s1ap.Tunnel{} // the call reports it as removed
+		}
+	}
+	u.session.Dedicated = all
+	u.phase = modifying
+	w.call(u, callModify)
+	u.drop(gone)
+}
+
+// absent returns the UE's dedicated bearers that an EPS bearer context status lacks, as bits.
+// Without a status there are none.
+func (u *ue) absent(status []byte) uint16 {
+	if len(status) < 2 {
+		return 0
+	}
+	return u.dedicated() &^ binary.LittleEndian.Uint16(status)
 }
 
 // modified continues the UE's procedure after the gateway's answer to a change of

@@ -12,8 +12,8 @@ import (
 	"vitrine/wire/s1ap"
 )
 
-// A slowGateway holds the requests that release bearers or delete sessions until the
-// gate is closed.
+// A slowGateway holds the requests that release or ask for bearers or delete sessions until
+// the gate is closed.
 type slowGateway struct {
 	mme.Gateway
 	held     chan struct{} // a token for each request that waits
@@ -39,6 +39,11 @@ func (g *slowGateway) ModifyBearer(ctx context.Context, s mme.Session, enodeb s1
 func (g *slowGateway) ReleaseAccessBearers(ctx context.Context, s mme.Session) error {
 	g.wait(ctx)
 	return g.Gateway.ReleaseAccessBearers(ctx, s)
+}
+
+func (g *slowGateway) RequestBearer(ctx context.Context, s mme.Session, r mme.ResourceRequest) error {
+	g.wait(ctx)
+	return g.Gateway.RequestBearer(ctx, s, r)
 }
 
 func (g *slowGateway) DeleteSession(ctx context.Context, s mme.Session) error {
@@ -153,6 +158,52 @@ func TestUpdateWaitsForTheGateway(t *testing.T) {
 	if b.ended("handover", "success") != 1 || b.ended("tracking-area-update", "success") != 1 {
 		t.Error("the handover and the update were not counted")
 	}
+}
+
+// TestPathSwitchWaitsForTheGateway moves a UE by X2 while the gateway has its request for a bearer.
+func TestPathSwitchWaitsForTheGateway(t *testing.T) {
+	b, g := startSlow(t)
+	e, other := b.enodeb(1), b.enodeb(2)
+	p := e.phone(1)
+	p.attach()
+	b.until("the UE is attached", func() bool { return b.ended("attach", "success") == 1 })
+	p.uplink(p.AppendAllocation(nil, nas.QoS{QCI: 1}, 17, [4]byte{192, 0, 2, 1}, 5004))
+	<-g.held
+	ids := p.ids
+	ids.ENB = 201
+	before := b.count("messages_received_total")
+	other.send(other.AppendPathSwitch(nil, ids, p.Bearer))
+	b.until("the MME has the path switch", func() bool { return b.count("messages_received_total") > before })
+	close(g.gate)
+	p.download(ue.Refused)
+	other.expect(s1ap.Successful, s1ap.PathSwitchRequest)
+	p.at, p.ids = other, ids
+	p.reached(other)
+}
+
+// TestPathSwitchThatWaitedInVainIsRefused moves a UE on by X2 while the gateway has its handover, which then fails. The
+// eNodeB must get an answer to its Path Switch Request.
+func TestPathSwitchThatWaitedInVainIsRefused(t *testing.T) {
+	b, g := startSlow(t)
+	e, other, last := b.enodeb(1), b.enodeb(2), b.enodeb(3)
+	p := e.phone(1)
+	p.attach()
+	ids := handOver(t, p, other)
+	g.modifies.Store(true)
+	other.send(other.AppendHandoverNotify(nil, ids))
+	<-g.held
+	before := b.count("messages_received_total")
+	ids.ENB = 301
+	last.send(last.AppendPathSwitch(nil, ids, p.Bearer))
+	b.until("the MME has the path switch", func() bool { return b.count("messages_received_total") > before })
+	if err := b.gateway.DeleteSession(t.Context(), mme.Session{Control: 1}); err != nil {
+		t.Fatal(err)
+	}
+	close(g.gate)
+	if m := last.expect(s1ap.Unsuccessful, s1ap.PathSwitchRequest); m.IDs != ids || m.Cause != s1ap.CauseUnknownMMEUEID {
+		t.Errorf("path switch after a handover that failed: got %+v, cause %+v", m.IDs, m.Cause)
+	}
+	other.expect(s1ap.Initiating, s1ap.UEContextRelease)
 }
 
 // TestReleaseOfALostAssociationIsCountedOnce ends the association of a UE while the gateway

@@ -71,7 +71,7 @@ type counts struct {
 	contexts                     prometheus.Gauge
 	setups, setupFailures, again prometheus.Counter
 	turnedDown, takenOver        prometheus.Counter
-	resets                       prometheus.Counter
+	resets, unserved             prometheus.Counter
 }
 
 func newCounts(registry *prometheus.Registry) *counts {
@@ -95,6 +95,7 @@ func newCounts(registry *prometheus.Registry) *counts {
 		again:          counter("attached_again", "Contexts removed because their IMSI attached again."),
 		turnedDown:     counter("store_refused", "Procedures refused because the store did not answer, or another MME had the UE."),
 		resets:         counter("resets", "Resets of eNodeBs."),
+		unserved:       counter("unserved", "Session requests refused because the MME does not serve them, such as one for a second PDN connection."),
 		takenOver:      counter("taken_over", "UEs that came from another MME through the store."),
 		contexts:       with.NewGauge(prometheus.GaugeOpts{Name: "mme_contexts", Help: "UE contexts."}),
 		callTime:       counter("call_seconds", "Time that calls to the HSS and the gateway took together."),

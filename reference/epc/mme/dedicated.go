@@ -77,7 +77,7 @@ func (w *worker) pursue(u *ue) {
 	case u.enb != nil:
 		w.activate(u, c)
 	case c.remove != 0 && w.mme.config.Store == nil: // the UE learns of it when it connects (TS 23.401 clause 5.4.4.1)
-		w.drop(u, c.remove)
+		u.drop(1 << c.remove)
 		w.endChange(u, nil)
 	default:
 		w.page(u)
@@ -99,10 +99,22 @@ func (u *ue) has(id uint8) bool {
 	return slices.ContainsFunc(u.session.Dedicated, func(b DedicatedBearer) bool { return b.ID == id })
 }
 
-// drop removes a dedicated bearer. It makes a new slice, because a running call may read
-// the old one.
-func (w *worker) drop(u *ue, id uint8) {
-	u.session.Dedicated = slices.DeleteFunc(slices.Clone(u.session.Dedicated), func(b DedicatedBearer) bool { return b.ID == id })
+// dedicated returns the identities of the UE's dedicated bearers as bits, in the order of an
+// EPS bearer context status (TS 24.301 clause 9.9.2.1).
+func (u *ue) dedicated() (bearers uint16) {
+	for i := range u.session.Dedicated {
+		bearers |= 1 << u.session.Dedicated[i].ID
+	}
+	return bearers
+}
+
+// drop removes the dedicated bearers whose bits are set. It makes a new slice, because a
+// running call may read the old one.
+func (u *ue) drop(bearers uint16) {
+	if bearers&u.dedicated() == 0 {
+		return
+	}
+	u.session.Dedicated = slices.DeleteFunc(slices.Clone(u.session.Dedicated), func(b DedicatedBearer) bool { return bearers>>b.ID&1 != 0 })
 }
 
 // lastBearer is the highest identity of an EPS bearer (TS 24.007 clause 11.2.3.1.5).
@@ -250,7 +262,7 @@ func (w *worker) bearerReleased(u *ue, byUE bool) {
 	}
 	u.gotSetup, u.gotAccept = u.gotSetup || !byUE, u.gotAccept || byUE
 	if u.gotSetup && u.gotAccept {
-		w.drop(u, u.change.remove)
+		u.drop(1 << u.change.remove)
 		w.completeChange(u)
 	}
 }
@@ -259,7 +271,7 @@ func (w *worker) bearerReleased(u *ue, byUE bool) {
 // to remove is removed nevertheless (TS 24.301 clause 6.4.4.5).
 func (w *worker) changeExpired(u *ue) {
 	if u.phase == deactivating {
-		w.drop(u, u.change.remove)
+		u.drop(1 << u.change.remove)
 		w.rest(u)
 		w.end(u, timedOut)
 		w.endChange(u, nil)
@@ -274,9 +286,24 @@ func (w *worker) stopChange(u *ue) {
 	switch {
 	case u.change == nil || !u.change.begun:
 	case u.change.remove != 0:
-		w.drop(u, u.change.remove)
+		u.drop(1 << u.change.remove)
 		w.endChange(u, nil)
 	default:
 		w.endChange(u, errRadio)
 	}
+}
+
+// makeWay ends the exchange of a change with UE and eNodeB for a path switch. A bearer to remove
+// is gone then. A bearer to create is asked for again at the new eNodeB (TS 23.401 clause 5.4.1).
+func (w *worker) makeWay(u *ue) {
+	if u.phase != activating && u.phase != deactivating {
+		return
+	}
+	w.timers.stop(u)
+	u.phase = registered
+	if u.change.remove != 0 {
+		w.stopChange(u)
+		return
+	}
+	u.change.begun = false
 }

@@ -1,10 +1,12 @@
 package mme_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"time"
 
+	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
 	"vitrine/wire/nas"
@@ -148,6 +150,111 @@ func TestDedicatedBearersThatFail(t *testing.T) {
 	if got := await(t, "the bearer of a stranger", stranger.wanted()); got.err == nil {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestPathSwitchWhileABearerChanges moves a UE by X2 while a bearer is set up, and while it is removed. The handovers
+// must succeed. The new eNodeB must release what it has of the bearer, and set the bearer up again.
+func TestPathSwitchWhileABearerChanges(t *testing.T) {
+	b := start(t, nil)
+	from, to := b.enodeb(1), b.enodeb(2)
+	p := from.phone(1)
+	p.attach()
+	move := func(e *base, id uint32) {
+		t.Helper()
+		p.at, p.ids.ENB = e, id
+		e.send(e.AppendPathSwitch(nil, p.ids, 5, 6))
+		if m := e.expect(s1ap.Successful, s1ap.PathSwitchRequest); m.Bearer != 6 || len(m.Bearers()) != 1 {
+			t.Errorf("path switch: the eNodeB shall release the bearers %v, want 6", m.Bearers())
+		}
+	}
+	done := p.wanted()
+	if m := from.expect(s1ap.Initiating, s1ap.ERABSetup); m.Bearer != 6 {
+		t.Fatalf("got the setup of bearer %d, want 6", m.Bearer)
+	}
+	from.send(from.AppendHandoverRequired(nil, p.ids, &to.Cell, []byte("c")))
+	if m := from.expect(s1ap.Unsuccessful, s1ap.HandoverPreparation); m.Cause != s1ap.CauseInteraction {
+		t.Errorf("S1 handover: got cause %+v", m.Cause)
+	}
+	move(to, 201)
+	p.activate()
+	want := s1ap.Tunnel{V4: to.Address, TEID: 201}
+	if got := await(t, "the bearer", done); got.err != nil || got.bearer.ID != 6 || got.bearer.Downlink != want {
+		t.Errorf("%+v", got)
+	}
+	gone := p.unwanted(6)
+	to.expect(s1ap.Initiating, s1ap.ERABRelease)
+	move(from, 102)
+	if err := await(t, "the removal", gone); err != nil {
+		t.Error(err)
+	}
+	p.reached(from)
+}
+
+// TestBearersThatAreGone loses a bearer at the eNodeB, and then three times at the UE, which says so in a tracking area
+// update: while it is connected, and from idle without and with a request for bearers. The MME must use the identity again.
+func TestBearersThatAreGone(t *testing.T) {
+	b := start(t, nil)
+	e := b.enodeb(1)
+	p := e.phone(1)
+	p.attach()
+	again := func() {
+		t.Helper()
+		done := p.wanted()
+		p.activate()
+		if got := await(t, "the bearer", done); got.err != nil || got.bearer.ID != 6 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	again()
+	m := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ERABReleaseIndication, s1ap.Ignore)
+	m = s1ap.AppendENBUEID(s1ap.AppendMMEUEID(m, s1ap.MMEUEID, s1ap.Reject, p.ids.MME), s1ap.Reject, p.ids.ENB)
+	at := len(m)
+	m = s1ap.BeginList(m, s1ap.ReleasedIndication, s1ap.Ignore, 1)
+	m = s1ap.AppendERAB(m, s1ap.ERABItem, s1ap.Ignore, s1ap.ERAB{ID: 6, Cause: s1ap.CauseNoRadioResources})
+	e.send(s1ap.End(s1ap.EndElement(m, at), 0))
+	b.until("the bearer is gone", func() bool { return b.ended("bearer-deactivation", "success") == 1 })
+	again()
+
+	update := func(active bool) []byte {
+		r := nas.UpdateRequest{Active: active, GUTI: nas.Identity{Kind: nas.KindGUTI, GUTI: p.GUTI}, Bearers: []byte{1 << 5, 0}}
+		return p.AppendMessage(nil, r.Append(nil))
+	}
+	accepted := func(m *enb.Message) {
+		t.Helper()
+		var accept nas.UpdateAccept
+		read(t, m.NAS, &accept)
+		if !bytes.Equal(accept.Bearers, []byte{1 << 5, 0}) {
+			t.Errorf("the MME has the bearers %x", accept.Bearers)
+		}
+		p.take(m, ue.Updated)
+	}
+	p.uplink(update(false))
+	accepted(e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport))
+	again()
+
+	p.idle()
+	p.Connect()
+	p.begin(update(false))
+	accepted(e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport))
+	p.hangUp()
+	b.until("the UE is idle", func() bool { return b.ended("release", "success") == 2 })
+	p.serve()
+	if got := e.message.Bearers(); len(got) != 1 {
+		t.Errorf("bearers of the service request: got %v", got)
+	}
+	again()
+
+	p.idle()
+	p.Connect()
+	p.begin(update(true))
+	setup := e.expect(s1ap.Initiating, s1ap.InitialContextSetup)
+	if got := setup.Bearers(); len(got) != 1 {
+		t.Errorf("bearers of the update: got %v", got)
+	}
+	accepted(setup)
+	e.send(e.AppendContextSetUp(nil, p.ids, 5))
+	p.reached(e)
+	again()
 }
 
 // TestBearerResourcesAreRefused has a UE ask for a bearer that the gateway refuses, and for

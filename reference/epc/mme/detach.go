@@ -12,6 +12,7 @@ func (w *worker) detachRequest(e *enodeb) {
 	var m nas.DetachRequest
 	if m.Parse(w.pdu.Body) != nil {
 		w.mme.counts.malformedNAS.Inc()
+		w.dismiss(e)
 		return
 	}
 	u := w.byGUTI(m.Identity)

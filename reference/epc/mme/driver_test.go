@@ -176,7 +176,7 @@ func FuzzHandle(f *testing.F) {
 		cell.AppendHandoverAdmitted(nil, ids, []byte{1}, 5),
 		cell.AppendBearerSetUp(nil, ids, 6), cell.AppendBearerRefused(nil, ids, 6, s1ap.CauseNoRadioResources), cell.AppendBearerReleased(nil, ids, 6),
 		cell.AppendReset(nil, s1ap.CauseIntervention), cell.AppendReset(nil, s1ap.CauseIntervention, s1ap.Connection{MME: ids.MME, HasMME: true}, s1ap.Connection{ENB: 2, HasENB: true}),
-		cell.AppendHandoverNotify(nil, ids),
+		errorIndication(ids, s1ap.CauseUnknownPair), cell.AppendHandoverNotify(nil, ids),
 		cell.AppendHandoverCancel(nil, ids),
 		cell.AppendSetup(nil),
 	} {

@@ -115,7 +115,7 @@ func (e *elements) element(id s1ap.ID, v []byte) (ok bool) {
 	case s1ap.CauseID:
 		which = hasCause
 		e.cause, ok = s1ap.ParseCause(v)
-	case s1ap.SetupListContext, s1ap.SetupListBearer, s1ap.ToBeSwitchedDL, s1ap.AdmittedList:
+	case s1ap.SetupListContext, s1ap.SetupListBearer, s1ap.ToBeSwitchedDL, s1ap.AdmittedList, s1ap.ReleasedIndication:
 		which, e.list, ok = hasList, v, true
 	default:
 		return e.rare(id, v)
@@ -178,6 +178,8 @@ var required = [...][256]present{
 		s1ap.HandoverNotification:    hasMME | hasENB | hasECGI | hasTAI,
 		s1ap.HandoverCancel:          hasMME | hasENB | hasCause,
 		s1ap.ENBStatusTransfer:       hasMME | hasENB | hasStatus,
+		s1ap.ERABReleaseIndication:   hasMME | hasENB | hasList,
+		s1ap.ENBConfigurationUpdate:  needsNone,
 		s1ap.Reset:                   hasCause | hasReset,
 		s1ap.ErrorIndication:         needsNone,
 	},

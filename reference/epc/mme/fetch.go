@@ -37,7 +37,7 @@ func (w *worker) fetch(e *enodeb) bool {
 	u := w.byTMSI[s]
 	switch {
 	case u == nil:
-		if u = w.placeholder(s); u == nil {
+		if u = w.emptyContext(s); u == nil {
 			w.turnDown(e)
 			return true
 		}
@@ -68,9 +68,9 @@ func (w *worker) named() (identity.STMSI, bool) {
 	return g.STMSI(), ok && g.PLMN == of.PLMN && g.Group == of.Group
 }
 
-// placeholder returns an empty context for one that load will read. It returns nil if
+// emptyContext returns an empty context for one that load will read. It returns nil if
 // there are too many contexts or the store does not answer.
-func (w *worker) placeholder(s identity.STMSI) *ue {
+func (w *worker) emptyContext(s identity.STMSI) *ue {
 	if !w.mme.config.Store.Ready() {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (w *worker) fetchAgain(u *ue) {
 	was, s := u.parked, u.stmsi
 	was.octets = append([]byte(nil), was.octets...)
 	w.evict(u)
-	if u = w.placeholder(s); u == nil {
+	if u = w.emptyContext(s); u == nil {
 		w.turnDown(was.enodeb)
 		return
 	}
@@ -264,7 +264,7 @@ func (w *worker) turnDown(e *enodeb) {
 func (w *worker) summon(h order) {
 	u := w.byTMSI[h.stmsi]
 	if u == nil {
-		if u = w.placeholder(h.stmsi); u != nil {
+		if u = w.emptyContext(h.stmsi); u != nil {
 			u.imsi, u.summons, u.change = h.imsi, h.page, h.change
 			w.load(u)
 		} else if h.change != nil {
@@ -290,7 +290,7 @@ func (w *worker) summoned(u *ue) {
 		w.pursue(u)
 	case u.summons:
 		w.page(u)
-	case time.Now().Before(u.due): // the UE was heard in the meantime
+	case w.mme.config.Store.Now().Before(u.due): // the UE was heard in the meantime
 		w.evict(u)
 	default:
 		w.renew(u)

@@ -144,7 +144,7 @@ func (w *worker) process(e *enodeb, message []byte) {
 		w.event = w.mme.config.Messages.Begin()
 		w.setUp(e)
 	case m.Procedure == s1ap.ErrorIndication:
-		w.mme.counts.errorsReceived.Inc()
+		w.errorIndicated(e)
 	case !e.up.Load():
 		w.mme.counts.unexpected.Inc()
 		w.indicate(e, in.has&(hasMME|hasENB), s1ap.CauseIncompatible)
@@ -156,6 +156,9 @@ func (w *worker) process(e *enodeb, message []byte) {
 	case m.Procedure == s1ap.PathSwitchRequest:
 		w.happen()
 		w.pathSwitch(e)
+	case m.Procedure == s1ap.ENBConfigurationUpdate:
+		w.happen()
+		w.reconfigure(e)
 	default:
 		w.handleUE(e)
 	}
@@ -213,6 +216,8 @@ func (w *worker) handleUE(e *enodeb) {
 		w.bearerSetUp(u)
 	case s1ap.ERABRelease:
 		w.bearerReleased(u, false)
+	case s1ap.ERABReleaseIndication:
+		w.bearersLost(u)
 	case s1ap.NASNonDelivery: // the NAS timers retransmit what is needed
 	default:
 		w.mme.counts.unexpected.Inc()

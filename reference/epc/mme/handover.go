@@ -16,6 +16,9 @@ func (w *worker) pathSwitch(e *enodeb) {
 		return
 	}
 	tunnel, ok := tunnelOf(in.list, s1ap.ToBeSwitchedItemDL, u.session.Bearer)
+	if ok {
+		w.makeWay(u)
+	}
 	if !ok || u.enb == nil || !u.ready() {
 		w.mme.counts.procedures[pathSwitch][refused].Inc()
 		w.failSwitch(e, in.source, in.enb, s1ap.CauseUnknownERAB)
@@ -26,6 +29,7 @@ func (w *worker) pathSwitch(e *enodeb) {
 	w.unlink(u) // the old eNodeB has released the UE by X2
 	w.link(u, e, in.enb)
 	u.tai, u.ecgi, u.tunnel = in.tai, in.ecgi, tunnel
+	u.foreign = listed(in.list, s1ap.ToBeSwitchedItemDL) &^ (u.dedicated() | 1<<u.session.Bearer)
 	u.session.Dedicated = u.admitted(in.list, s1ap.ToBeSwitchedItemDL)
 	u.phase = switching
 	w.call(u, callModify)
@@ -46,7 +50,7 @@ func (w *worker) switched(u *ue, err error) {
 	}
 	w.rest(u)
 	u.advanceChain()
-	b := w.about(u, s1ap.Successful, s1ap.PathSwitchRequest, s1ap.Reject)
+	b := appendReleased(w.about(u, s1ap.Successful, s1ap.PathSwitchRequest, s1ap.Reject), u.foreign)
 	b = s1ap.AppendNextHop(b, s1ap.Reject, u.chain, u.nextHop)
 	w.finish(u.enb, b)
 	w.end(u, succeeded)
@@ -70,9 +74,14 @@ func (w *worker) handoverRequired(u *ue) {
 		target = w.mme.find(in.target)
 	}
 	const withinLTE = 0
-	if u.gone || !u.ready() || target == nil || target == u.enb || in.handover != withinLTE {
+	possible := target != nil && target != u.enb && in.handover == withinLTE
+	if !possible || !u.ready() {
 		w.mme.counts.procedures[handover][refused].Inc()
-		w.failPreparation(u, s1ap.CauseUnknownTarget)
+		cause := s1ap.CauseUnknownTarget
+		if possible {
+			cause = s1ap.CauseInteraction
+		}
+		w.failPreparation(u, cause)
 		return
 	}
 	u.event = w.event

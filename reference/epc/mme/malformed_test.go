@@ -140,15 +140,20 @@ func TestSecondS1SetupMakesTheUEsIdle(t *testing.T) {
 	p.serve()
 }
 
-// TestMalformedNASIsDroppedOrRejected checks that bad NAS messages change nothing.
+// TestMalformedNASIsDroppedOrRejected checks that bad NAS messages change nothing. A connection that begins with one is
+// released, because its eNodeB cannot do so.
 func TestMalformedNASIsDroppedOrRejected(t *testing.T) {
 	b := start(t, nil)
 	e := b.enodeb(1)
 	p := e.phone(1)
 	p.begin([]byte{7, byte(nas.AttachRequestType), 0x71, 99})
 	p.rejected(nas.CauseMandatory)
-	p.begin([]byte{0x0f})
-	p.begin([]byte{7, byte(nas.AttachCompleteType), 0, 0})
+	for _, bad := range [][]byte{{0x0f}, {7}, {7, byte(nas.AttachCompleteType), 0, 0}, {7, byte(nas.DetachRequestType), 0x71, 99}} {
+		p.begin(bad)
+		if cause := p.hangUp(); cause != s1ap.CauseUnspecifiedNAS {
+			t.Errorf("% x: released with cause %+v", bad, cause)
+		}
+	}
 
 	p.begin(p.AppendAttach(nil))
 	response := p.download(ue.Asked)
@@ -169,8 +174,8 @@ func TestMalformedNASIsDroppedOrRejected(t *testing.T) {
 	p.uplink(replayed)
 	p.uplink(p.AppendUpdate(nil, false))
 	p.download(ue.Updated)
-	if got := b.count("malformed_nas_total"); got != 4 {
-		t.Errorf("counted %d malformed messages, want 4", got)
+	if got := b.count("malformed_nas_total"); got != 6 {
+		t.Errorf("counted %d malformed messages, want 6", got)
 	}
 	if got := b.count("unprotected_nas_total"); got != 3 {
 		t.Errorf("counted %d unprotected messages, want 3", got)

@@ -17,12 +17,13 @@
 //
 // # Procedures
 //
-// S1 Setup; attach by IMSI and GUTI with authentication, security mode (128-EIA2 with EEA0
-// or 128-EEA2) and a default bearer; detach by the UE; UE context release to idle; service
-// request; tracking area update; X2 handover (path switch) and S1 handover within the MME;
-// paging of an idle UE in its tracking area; dedicated bearers, at the request of the UE
-// or the network. A UE has one PDN connection, for IPv4. There is no handover between MMEs
-// and no emergency service.
+// S1 Setup, eNB Configuration Update, Reset and Error Indication; attach by IMSI and GUTI with
+// authentication, security mode (128-EIA2 with EEA0 or 128-EEA2) and a default bearer; detach
+// by the UE; UE context release to idle; service request; tracking area update; X2 handover
+// (path switch) and S1 handover within the MME; paging of an idle UE in its tracking area;
+// dedicated bearers, at the request of the UE or the network. A UE has one PDN connection, for
+// IPv4; the MME refuses requests for more.
+// There is no handover between MMEs, no CS domain and no emergency service.
 //
 // If an attach has a known GUTI, the expected NAS COUNT and a valid message authentication
 // code, the UE keeps its keys, and the MME skips authentication and the security mode
@@ -35,8 +36,8 @@
 // IMS's (overload.Window). The MME completes every procedure that it has admitted.
 //
 // The MME answers a malformed S1AP message with Error Indication. It answers a malformed
-// NAS message with the cause that TS 24.301 names, or not at all. It counts each kind of
-// refusal.
+// NAS message with the cause that TS 24.301 names, or not at all. A connection whose first
+// message gets no answer is released. The MME counts each kind of refusal.
 //
 // # Store
 //

@@ -246,7 +246,7 @@ func (w *worker) answered(j *job) {
 	if !u.gone && !u.busy && u.deferred {
 		w.resume(u)
 	}
-	if !u.gone && !u.busy && u.phase != fetching && u.parked.enodeb != nil {
+	if u.parked.enodeb != nil && u.phase != fetching && (u.gone || !u.busy) {
 		w.replay(u)
 	}
 	if !u.gone && !u.busy { // a change may have arrived during the call

@@ -3,12 +3,17 @@ package mme
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/netip"
 	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/reference/keep"
+	"vitrine/store/client"
 	"vitrine/wire/s1ap"
 )
 
@@ -56,7 +61,11 @@ func FuzzRecord(f *testing.F) {
 // has not counted these hours.
 func TestRecordsFollowTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorker(New(Config{}), 0)
+		store, err := keep.New(keep.Config{Access: client.Access{URL: "http://127.0.0.1:1"}, Calls: 1}, "mme", slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorker(New(Config{Store: store}), 0)
 		w.mme.start = time.Now().Add(-3 * time.Hour)
 		u := &ue{worker: w}
 		due := w.snapshot(u, 0).due()

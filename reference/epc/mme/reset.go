@@ -37,6 +37,20 @@ func (w *worker) resetRequested(e *enodeb) {
 	w.carryOut(r)
 }
 
+// errorIndicated handles an Error Indication from an eNodeB. If the eNodeB does not know a connection, its UE
+// becomes idle, because both ends release such a connection (TS 36.413 clause 10.6).
+func (w *worker) errorIndicated(e *enodeb) {
+	w.mme.counts.errorsReceived.Inc()
+	in := &w.in
+	switch in.cause {
+	case s1ap.CauseUnknownMMEUEID, s1ap.CauseUnknownENBUEID, s1ap.CauseUnknownPair:
+		u := w.lookUp(e, s1ap.Connection{MME: in.mme, ENB: in.enb, HasMME: in.has&hasMME != 0, HasENB: in.has&hasENB != 0})
+		if u != nil {
+			w.lostConnection(u)
+		}
+	}
+}
+
 // carryOut makes this worker's UEs of the connections idle. The last worker sends the
 // acknowledgement, so that the eNodeB does not reuse an identifier too early.
 func (w *worker) carryOut(r *reset) {

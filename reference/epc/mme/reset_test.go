@@ -3,7 +3,9 @@ package mme_test
 import (
 	"testing"
 
+	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/mme"
+	"vitrine/reference/epc/ue"
 	"vitrine/wire/s1ap"
 )
 
@@ -45,6 +47,39 @@ func TestResetMakesUEsIdle(t *testing.T) {
 	for _, p := range phones {
 		p.serve()
 	}
+}
+
+func errorIndication(ids enb.IDs, cause s1ap.Cause) []byte {
+	m := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.ErrorIndication, s1ap.Ignore)
+	m = s1ap.AppendENBUEID(s1ap.AppendMMEUEID(m, s1ap.MMEUEID, s1ap.Ignore, ids.MME), s1ap.Ignore, ids.ENB)
+	return s1ap.End(s1ap.AppendCause(m, s1ap.Ignore, cause), 0)
+}
+
+// TestErrorIndicationMakesTheUEIdle has the eNodeB of a UE say that it does not know the UE. The UE must be paged
+// after that. Another eNodeB and another cause must change nothing.
+func TestErrorIndicationMakesTheUEIdle(t *testing.T) {
+	b := start(t, func(c *mme.Config) { c.Workers = 3 })
+	e, other := b.enodeb(1), b.enodeb(2)
+	p := e.phone(1)
+	p.attach()
+	other.send(errorIndication(p.ids, s1ap.CauseUnknownPair))
+	e.send(errorIndication(p.ids, s1ap.CauseSemantic))
+	b.until("the MME has both", func() bool { return b.count("error_indications_received_total") == 2 })
+	p.uplink(p.AppendUpdate(nil, false))
+	p.download(ue.Updated)
+	if b.ended("release", "success") != 0 {
+		t.Error("an Error Indication about another problem ended the connection")
+	}
+	e.send(errorIndication(p.ids, s1ap.CauseUnknownENBUEID))
+	b.until("the UE is idle", func() bool { return b.ended("release", "success") == 1 })
+	if of := b.gateway.Sessions(p.IMSI); len(of) != 1 || of[0].ENodeB.V4.IsValid() {
+		t.Errorf("sessions at the gateway in idle mode: got %+v", of)
+	}
+	b.mme.Page(t.Context(), p.IMSI)
+	if m := e.expect(s1ap.Initiating, s1ap.Paging); m.Paged != p.GUTI.STMSI() {
+		t.Errorf("paging: got %+v, want %+v", m.Paged, p.GUTI.STMSI())
+	}
+	p.serve()
 }
 
 // TestMalformedResets are answered with Error Indication.

@@ -55,7 +55,7 @@ func (w *worker) resourceRequested(u *ue, body []byte) {
 // has room for one parked message. later returns false if the message need not wait, or
 // if there is no room.
 func (w *worker) later(u *ue, e *enodeb) bool {
-	calls := u.busy && (u.phase == modifying || u.phase == switching || u.phase == registered)
+	calls := u.busy && (u.phase == modifying || u.phase == switching || u.phase == requesting || u.phase == registered)
 	if u.gone || u.parked.enodeb != nil || !calls && u.phase != serving {
 		return false
 	}
@@ -63,13 +63,20 @@ func (w *worker) later(u *ue, e *enodeb) bool {
 	return true
 }
 
-// replay handles the message that later parked. It drops the message if the UE's
-// connection has ended.
+// replay handles the message that later parked. If the UE's connection has ended, replay
+// drops the message, but refuses a Path Switch Request: the eNodeB waits for an answer.
 func (w *worker) replay(u *ue) {
 	e := u.parked.enodeb
 	u.parked.enodeb = nil
-	if u.phase != registered || u.enb == nil || e.perWork[w.number].lost {
+	lost := e.perWork[w.number].lost
+	if lost || u.gone || u.phase != registered || u.enb == nil {
 		w.mme.counts.unexpected.Inc()
+		w.unpark(u)
+		if !lost && w.s1.Procedure == s1ap.PathSwitchRequest {
+			w.event = u.parked.event
+			w.mme.counts.procedures[pathSwitch][refused].Inc()
+			w.failSwitch(e, w.in.source, w.in.enb, s1ap.CauseUnknownMMEUEID)
+		}
 		return
 	}
 	u.verified = u.parked.verified

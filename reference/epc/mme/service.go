@@ -1,6 +1,8 @@
 package mme
 
 import (
+	"encoding/binary"
+
 	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 )
@@ -62,14 +64,16 @@ func (w *worker) updateRequest(e *enodeb) {
 	w.adopt(u, e)
 	u.secured = true
 	w.begin(u, update)
-	w.body = w.appendUpdateAccept(w.body[:0], u)
+	gone := u.absent(m.Bearers)
+	u.drop(gone)
+	w.body = w.appendUpdateAccept(w.body[:0], u, m.Update)
 	if m.Active {
 		w.serve(u, w.protect(u, nas.Ciphered, w.body))
 		return
 	}
 	w.download(u, nas.Ciphered, w.body)
 	w.end(u, succeeded)
-	if u.moved || u.tunnel != (s1ap.Tunnel{}) { // the gateway may have the end of an old eNodeB
+	if u.moved || gone != 0 || u.tunnel != (s1ap.Tunnel{}) { // the gateway may have the end of an old eNodeB, or the store a lost bearer
 		u.cause = s1ap.CauseNormalRelease
 		w.releaseBearers(u)
 		return
@@ -87,20 +91,32 @@ func (w *worker) updated(u *ue, body []byte) {
 		return
 	}
 	w.begin(u, update)
-	w.body = w.appendUpdateAccept(w.body[:0], u)
+	gone := u.absent(m.Bearers)
+	if u.busy { // the UE has one call at a time
+		gone = 0
+	}
+	if gone != 0 {
+		w.lose(u, gone)
+	}
+	w.body = w.appendUpdateAccept(w.body[:0], u, m.Update)
 	w.download(u, nas.Ciphered, w.body)
-	w.end(u, succeeded)
-	w.refresh(u)
+	if gone == 0 { // otherwise the update ends with the gateway's answer
+		w.end(u, succeeded)
+		w.refresh(u)
+	}
 }
 
-// appendUpdateAccept appends a Tracking Area Update Accept. The GUTI stays.
-func (w *worker) appendUpdateAccept(b []byte, u *ue) []byte {
+// appendUpdateAccept appends a Tracking Area Update Accept for an update of a kind (TS 24.301
+// clause 9.9.3.14). The GUTI stays.
+func (w *worker) appendUpdateAccept(b []byte, u *ue, kind uint8) []byte {
+	const combined, withIMSIAttach = 1, 2
 	var areas [16]byte
 	timer := [1]byte{byte(nas.MakeTimer(w.mme.config.Timers.Update))}
-	bearers := [2]byte{1 << defaultBearer, 0} // EPS bearer context status (TS 24.301 clause 9.9.2.1)
-	for _, b := range u.session.Dedicated {
-		bearers[b.ID/8] |= 1 << (b.ID % 8)
-	}
+	var bearers [2]byte // EPS bearer context status (TS 24.301 clause 9.9.2.1)
+	binary.LittleEndian.PutUint16(bearers[:], u.dedicated()|1<<defaultBearer)
 	accept := nas.UpdateAccept{T3412: timer[:], TAIs: nas.AppendTAIs(areas[:0], u.tai), Bearers: bearers[:]}
+	if kind == combined || kind == withIMSIAttach { // clause 5.5.3.3.4.3; without the cause the UE tries again and again
+		accept.Cause = nas.CauseCSUnavailable
+	}
 	return accept.Append(b)
 }

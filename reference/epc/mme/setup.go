@@ -28,10 +28,32 @@ func (w *worker) setUp(e *enodeb) {
 	w.mme.counts.setups.Inc()
 	b := s1ap.AppendHeader(w.out[:0], s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
 	b = s1ap.AppendName(b, s1ap.MMEName, s1ap.Ignore, w.mme.config.Name)
-	b = s1ap.AppendServed(b, s1ap.Reject, w.mme.config.GUMMEI)
+	own := w.mme.config.GUMMEI
+	b = s1ap.AppendServed(b, s1ap.Reject, own.PLMN, own.Group, own.Code)
 	start := len(b)
 	b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), relativeCapacity)
 	w.finishCommon(e, s1ap.EndElement(b, start))
+}
+
+// reconfigure answers an eNB Configuration Update (TS 36.413 clause 8.7.4). The MME uses only the tracking areas.
+func (w *worker) reconfigure(e *enodeb) {
+	if w.in.has&hasAreas != 0 {
+		areas, served, err := w.areas(w.in.areas)
+		if err != nil {
+			w.mme.counts.malformedS1AP.Inc()
+			w.indicate(e, 0, s1ap.CauseAbstractSyntax)
+			return
+		}
+		if !served {
+			b := s1ap.AppendHeader(w.out[:0], s1ap.Unsuccessful, s1ap.ENBConfigurationUpdate, s1ap.Reject)
+			w.finishCommon(e, s1ap.AppendCause(b, s1ap.Ignore, s1ap.CauseUnknownPLMN))
+			return
+		}
+		w.mme.mu.Lock()
+		e.areas = areas
+		w.mme.mu.Unlock()
+	}
+	w.finishCommon(e, s1ap.AppendHeader(w.out[:0], s1ap.Successful, s1ap.ENBConfigurationUpdate, s1ap.Reject))
 }
 
 // areas returns the tracking areas in a list that belong to the MME's network, and

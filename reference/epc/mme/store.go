@@ -134,7 +134,7 @@ func (m *MME) overdue(ctx context.Context, key string, at time.Time) {
 	switch {
 	case err != nil:
 		m.config.Log.Warn("the record of a silent UE was not read", "key", key, "error", err)
-	case k == nil || !k.due().Equal(at) || k.Owner != m.config.Instance && !k.Leaving && time.Since(at) < orphaned:
+	case k == nil || !k.due().Equal(at) || k.Owner != m.config.Instance && !k.Leaving && m.config.Store.Now().Sub(at) < orphaned:
 	default:
 		m.orderKept(k, order{})
 	}

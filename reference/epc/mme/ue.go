@@ -87,6 +87,7 @@ type ue struct {
 	gea        uint8 // GPRS encryption algorithms of its MS network capability: GEA1 is bit 7, GEA7 is bit 1
 
 	// The PDN connection.
+	combined     bool // the UE asked for services of the CS domain, too
 	pti          uint8
 	pdn          uint8 // requested PDN type
 	transfer     bool  // APN and options follow in an ESM Information Response
@@ -99,6 +100,7 @@ type ue struct {
 	tunnel       s1ap.Tunnel // the eNodeB's end of the default bearer
 	newTunnel    s1ap.Tunnel // at the target of a handover
 	newDedicated []DedicatedBearer
+	foreign      uint16          // bits of the E-RABs that a path switch has brought but the UE does not have
 	change       *change         // to its dedicated bearers, waiting or in progress
 	asked        ResourceRequest // the UE's last request for bearer resources
 

@@ -75,6 +75,8 @@ func (w *worker) protected(u *ue, h nas.Header) {
 	case t == nas.DetachRequestType && u.secured:
 		w.renew(u)
 		w.detached(u, body)
+	case (t == nas.AllocationRequestType || t == nas.ModificationRequestType) && u.phase == requesting: // the UE repeats it
+		w.mme.counts.unexpected.Inc()
 	case t == nas.UpdateRequestType || t == nas.AllocationRequestType || t == nas.ModificationRequestType:
 		w.happen()
 		if w.later(u, u.enb) { // for example, a handover is not complete until the gateway answers
@@ -87,8 +89,30 @@ func (w *worker) protected(u *ue, h nas.Header) {
 	case t == nas.DeactivateAcceptType && u.phase == deactivating && h.EBI == u.change.remove:
 		w.bearerReleased(u, true)
 	default:
-		w.mme.counts.unexpected.Inc()
+		w.unserved(u, h)
 	}
+}
+
+// unserved refuses a session request that the MME does not serve, because a UE has one PDN
+// connection (TS 24.301 clauses 6.5.1.4, 6.5.2.4 and 7.4). It drops other messages.
+func (w *worker) unserved(u *ue, h nas.Header) {
+	m := nas.Release{Header: nas.Bearer(0, h.PTI)}
+	switch {
+	case !u.attached:
+	case h.Type == nas.ConnectivityRequestType:
+		m.Type, m.Cause = nas.ConnectivityRejectType, nas.ESMCauseUnsupported
+	case h.Type == nas.DisconnectRequestType:
+		m.Type, m.Cause = nas.DisconnectRejectType, nas.ESMCauseLastDisconnected
+	case h.Discriminator == nas.ESM && !h.IsKnown():
+		m.EBI, m.Type, m.Cause = h.EBI, nas.ESMStatusType, nas.ESMCauseTypeUnknown
+	}
+	if m.Type == 0 {
+		w.mme.counts.unexpected.Inc()
+		return
+	}
+	w.mme.counts.unserved.Inc()
+	w.body = m.Append(w.body[:0])
+	w.download(u, nas.Ciphered, w.body)
 }
 
 // requested handles a request of a UE that no call of the UE has to precede.

@@ -106,38 +106,30 @@ func (u *UE) AppendAttach(b []byte) []byte {
 	u.esm = request.Append(u.esm[:0])
 	m := nas.AttachRequest{Attach: 1, KSI: u.ksi, Identity: u.identity(), Capability: capabilities(), ESM: u.esm}
 	u.body = m.Append(u.body[:0])
-	return u.appendInitial(b, u.body)
+	return u.AppendMessage(b, u.body)
 }
 
 // capabilities returns the UE network capability.
 func capabilities() []byte { return []byte{capabilityEEA, capabilityEIA} }
 
-// identity returns the GUTI, or the IMSI if the UE has none.
-func (u *UE) identity() nas.Identity {
-	if u.HasGUTI {
-		return nas.Identity{Kind: nas.KindGUTI, GUTI: u.GUTI}
-	}
-	return nas.Identity{Kind: nas.KindIMSI, Digits: u.IMSI}
-}
-
 // AppendUpdate appends a Tracking Area Update Request. active requests bearers.
 func (u *UE) AppendUpdate(b []byte, active bool) []byte {
 	m := nas.UpdateRequest{Active: active, KSI: u.ksi, GUTI: u.identity()}
 	u.body = m.Append(u.body[:0])
-	return u.appendInitial(b, u.body)
+	return u.AppendMessage(b, u.body)
 }
 
 // AppendDetach appends a Detach Request. With switchOff, the network does not answer.
 func (u *UE) AppendDetach(b []byte, switchOff bool) []byte {
 	m := nas.DetachRequest{Detach: 1, SwitchOff: switchOff, KSI: u.ksi, Identity: u.identity()}
 	u.body = m.Append(u.body[:0])
-	return u.appendInitial(b, u.body)
+	return u.AppendMessage(b, u.body)
 }
 
-// appendInitial appends a message that may begin a connection. Without keys it is plain.
+// AppendMessage appends a message with the header that it needs. Without keys it is plain.
 // With keys it is protected, and ciphered only on a secured connection (TS 24.301 clause
 // 4.4.5).
-func (u *UE) appendInitial(b, body []byte) []byte {
+func (u *UE) AppendMessage(b, body []byte) []byte {
 	switch {
 	case u.protection == nil:
 		return append(b, body...)
@@ -259,7 +251,13 @@ func (u *UE) plain(b []byte, t nas.Type, body []byte) ([]byte, Event, error) {
 	case nas.AuthenticationRequestType:
 		return u.answer(b, body)
 	case nas.IdentityRequestType:
-		m := nas.IdentityResponse{Identity: nas.Identity{Kind: nas.KindIMSI, Digits: u.IMSI}}
+		m, err := u.identify(body)
+		if err == nil && m.Identity.Kind != nas.KindIMSI {
+			err = ErrIntegrity
+		}
+		if err != nil {
+			return b, None, err
+		}
 		return m.Append(b), Asked, nil
 	case nas.AuthenticationRejectType:
 		u.Forget()
@@ -343,7 +341,11 @@ func (u *UE) secure(b []byte, p *nas.PDU) ([]byte, Event, error) {
 		return failure.Append(b), Untrusted, nil
 	}
 	u.up, u.secured = 0, true
-	u.body = (&nas.SecurityModeComplete{}).Append(u.body[:0])
+	complete := nas.SecurityModeComplete{HasIMEISV: m.IMEISV}
+	if m.IMEISV {
+		complete.IMEISV = u.equipment(nas.KindIMEISV)
+	}
+	u.body = complete.Append(u.body[:0])
 	return u.protect(b, nas.CipheredNewContext, u.body), Asked, nil
 }
 
@@ -353,7 +355,16 @@ func (u *UE) protected(b []byte, t nas.Type, body []byte) ([]byte, Event, error)
 	case nas.AttachAcceptType:
 		return u.accepted(b, body)
 	case nas.UpdateAcceptType:
-		return b, Updated, nil
+		return u.updated(b, body)
+	case nas.ReallocationCommandType:
+		return u.reallocated(b, body)
+	case nas.IdentityRequestType:
+		m, err := u.identify(body)
+		if err != nil {
+			return b, None, err
+		}
+		u.body = m.Append(u.body[:0])
+		return u.protect(b, nas.Ciphered, u.body), Asked, nil
 	case nas.DetachAcceptType:
 		return b, Detached, nil
 	case nas.DetachRequestType:

@@ -140,6 +140,78 @@ func TestSecurityModeWithOtherCapabilitiesIsRejected(t *testing.T) {
 	}
 }
 
+// open returns the body of a protected message of the UE.
+func (n *network) open(message []byte) []byte {
+	n.t.Helper()
+	var p nas.PDU
+	if err := p.Parse(message); err != nil {
+		n.t.Fatalf("% x: %v", message, err)
+	}
+	count := uint32(p.Sequence)
+	if mac, err := n.keys.MAC(count, aka.Uplink, p.Covered()); err != nil || mac != p.MAC || !p.Security.IsCiphered() {
+		n.t.Fatalf("the UE's message is not protected as required: % x, error %v", message, err)
+	}
+	n.keys.Cipher(count, aka.Uplink, p.Body)
+	return p.Body
+}
+
+// TestNewGUTIIsConfirmed gives the UE a new GUTI by a tracking area update and by a reallocation.
+func TestNewGUTIIsConfirmed(t *testing.T) {
+	u, n := newPair(t)
+	n.secure(u)
+	for tmsi, c := range []struct {
+		event ue.Event
+		reply nas.Type
+		body  func(identity.GUTI) []byte
+	}{
+		{ue.Updated, nas.UpdateCompleteType, func(g identity.GUTI) []byte { return (&nas.UpdateAccept{HasGUTI: true, GUTI: g}).Append(nil) }},
+		{ue.Asked, nas.ReallocationCompleteType, func(g identity.GUTI) []byte { return (&nas.ReallocationCommand{GUTI: g}).Append(nil) }},
+	} {
+		g := identity.GUTI{GUMMEI: identity.GUMMEI{PLMN: n.plmn, Group: 1, Code: 2}, TMSI: uint32(tmsi + 1)}
+		reply, e, err := u.Receive(nil, n.protect(nas.Ciphered, c.body(g)))
+		if err != nil || e != c.event || !u.HasGUTI || u.GUTI != g {
+			t.Fatalf("got event %d, GUTI %v, error %v, want event %d, GUTI %v", e, u.GUTI, err, c.event, g)
+		}
+		var m nas.Empty
+		if err := m.Parse(n.open(reply)); err != nil || m.Type != c.reply {
+			t.Errorf("the UE answered with %v, error %v, want %v", m.Type, err, c.reply)
+		}
+	}
+}
+
+// TestIdentitiesOfTheEquipment asks for each identity, and for the IMEISV with the security mode. Without
+// protection the UE gives only its IMSI (TS 24.301 clause 4.4.4.2).
+func TestIdentitiesOfTheEquipment(t *testing.T) {
+	const imsi, imei, imeisv = "001010000000001", "010100000000010", "0101000000000100"
+	u, n := newPair(t)
+	if _, _, err := u.Receive(nil, (&nas.IdentityRequest{Kind: nas.KindIMEI}).Append(nil)); !errors.Is(err, ue.ErrIntegrity) {
+		t.Errorf("unprotected request for the IMEI: got error %v", err)
+	}
+	if _, _, err := u.Receive(nil, n.challenge()); err != nil {
+		t.Fatal(err)
+	}
+	n.keys, _ = aka.NewProtection(n.kasme, aka.AES, aka.AES)
+	command := nas.SecurityModeCommand{Cipher: 2, Integrity: 2, KSI: 1, Capability: []byte{0xa0, 0x20}, IMEISV: true}
+	reply, _, err := u.Receive(nil, n.protect(nas.ProtectedNewContext, command.Append(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complete nas.SecurityModeComplete
+	if err := complete.Parse(n.open(reply)); err != nil || !complete.HasIMEISV || complete.IMEISV.Digits.String() != imeisv {
+		t.Errorf("security mode: got %+v, error %v", complete, err)
+	}
+	for kind, want := range map[nas.Kind]string{nas.KindIMSI: imsi, nas.KindIMEI: imei, nas.KindIMEISV: imeisv} {
+		reply, e, err := u.Receive(nil, n.protect(nas.Ciphered, (&nas.IdentityRequest{Kind: kind}).Append(nil)))
+		if err != nil || e != ue.Asked {
+			t.Fatalf("identity %d: got event %d, error %v", kind, e, err)
+		}
+		var m nas.IdentityResponse
+		if err := m.Parse(n.open(reply)); err != nil || m.Identity.Kind != kind || m.Identity.Digits.String() != want {
+			t.Errorf("identity %d: got %+v, error %v, want %s", kind, m, err, want)
+		}
+	}
+}
+
 func FuzzReceive(f *testing.F) {
 	u, n := newPair(f)
 	f.Add(n.challenge())
@@ -147,6 +219,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add(n.protect(nas.Ciphered, (&nas.UpdateAccept{}).Append(nil)))
 	f.Add(n.protect(nas.ProtectedNewContext, []byte{7, 0x5d}))
 	f.Add((&nas.IdentityRequest{Kind: nas.KindIMSI}).Append(nil))
+	f.Add(n.protect(nas.Ciphered, (&nas.IdentityRequest{Kind: nas.KindIMEISV}).Append(nil)))
 	f.Add((&nas.Reject{Type: nas.AttachRejectType, Cause: nas.CauseCongestion, T3346: []byte{1}}).Append(nil))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		u, n := newPair(t)
