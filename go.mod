@@ -17,7 +17,6 @@ require (
 	github.com/emiago/sipgo v1.7.2
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/fiorix/go-diameter/v4 v4.1.0
-	github.com/fsnotify/fsnotify v1.10.1
 	github.com/getkin/kin-openapi v0.152.0
 	github.com/google/cel-go v0.26.1
 	github.com/google/go-cmp v0.7.0

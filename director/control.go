@@ -174,18 +174,22 @@ func (d *Director) status() client.Status {
 	since := now - d.state.Changed
 	digest := d.state.Current.digest()
 	first := d.state.Previous == nil
-	published := d.published
+	published, unsaved := d.published, d.unsaved
 	d.publishing.Unlock()
 	version := d.roster.currentVersion()
 	s := client.Status{
 		Epoch: v.Table.Epoch(), Digest: digest, Pending: version != published, Changed: since.Seconds(), Transition: d.epochs.Transition().Seconds(),
 		InTransition: !first && since < d.epochs.Transition(), Restarted: v.Previous(now) != nil, Types: v.Table.Types(),
 		Panic: d.panics(), Begun: d.begun, PID: os.Getpid(), Version: d.options.Version, Steering: client.SteeringCounters(d.steered()),
+		Unsaved: explainError(unsaved),
 	}
 	listen := d.config.Load().Listen
 	s.SIP, s.GTPC, s.S1AP = d.listening(SIP, listen.SIP), d.listening(GTPC, listen.GTPC), d.listening(S1AP, listen.S1AP)
 	if at, err := d.lastReload(); !at.IsZero() {
 		s.Reload = &client.Reload{At: at, Error: explainError(err)}
+	}
+	if _, at, err := d.handovers.read(); err != nil {
+		s.Restart = &client.Restart{At: at, Error: explainError(err)}
 	}
 	return s
 }
@@ -209,9 +213,14 @@ func (d *Director) listening(protocol string, configured []string) (all []string
 func (e *epochState) digest() string {
 	same := *e
 	same.Epoch = 0
-	text, err := json.Marshal(same)
+	return digestOf(same)
+}
+
+// digestOf returns a hash of a value as JSON.
+func digestOf(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
-		return "" // it holds nothing that JSON cannot
+		return "" // v holds nothing that JSON cannot
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

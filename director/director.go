@@ -68,16 +68,19 @@ type Director struct {
 	published  uint64 // version of the roster
 	gates      map[string]*overload.Gate
 	quotas     map[string]*overload.Quota // by protocol
+	drains     map[string]time.Duration   // since when an instance drains, by name
+	blind      time.Duration              // until then, transactions that only the previous process counted may be in flight
 	unsaved    error                      // of the last write of the state file
 	frozen     bool                       // during a hand-over
 
-	tokens  atomic.Pointer[access.Tokens]
-	secure  atomic.Pointer[tls.Config] // of control; nil: no TLS
-	keys    atomic.Pointer[[]key]
-	reloads reloads
-	counts  struct{ epochs, publications, stateFailures atomic.Uint64 }
-	samples chan meter.Sample               // of dropped messages, for the log
-	busy    atomic.Pointer[map[string]bool] // instances that count as full by bounded load
+	tokens    atomic.Pointer[access.Tokens]
+	secure    atomic.Pointer[tls.Config] // of control; nil: no TLS
+	keys      atomic.Pointer[[]key]
+	reloads   reloads
+	handovers failures
+	counts    struct{ epochs, publications, stateFailures atomic.Uint64 }
+	samples   chan meter.Sample               // of dropped messages, for the log
+	busy      atomic.Pointer[map[string]bool] // instances that count as full by bounded load
 
 	panicking atomic.Pointer[map[string]bool] // types in panic, as published
 
@@ -145,7 +148,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 
 // restore publishes the first table, made from the state file, and returns the content of that file,
 // or nil if there is none. If the configuration file has changed since the state was written, restore
-// takes the instances from the configuration file, as a reload does.
+// takes the parts that have changed from the configuration file, as a reload does.
 func (d *Director) restore(c *Config) (old *state, err error) {
 	if old, err = readState(c.State); err != nil {
 		return nil, err
@@ -154,16 +157,16 @@ func (d *Director) restore(c *Config) (old *state, err error) {
 		d.roster.terms = old.termsFor(c, d.options.Clock)
 	}
 	err = d.roster.edit(func(draft *draft) error {
-		draft.apply(c)
 		if old == nil {
+			draft.apply(c)
 			return nil
 		}
-		before := old.instances(c)
-		if old.Digest == c.Digest() && sameTypes(c, old.Current.Types) {
-			draft.instances, draft.rules, draft.rooms = before, old.Rules, old.Current.Rooms
-			return nil
+		before := old.Parts
+		if old.Digest == c.Digest() {
+			before = c.parts() // an older director writes no parts
 		}
-		draft.keepIDs(before)
+		draft.instances, draft.rules, draft.rooms = d.instancesOf(old, c), old.Rules, old.Current.Rooms
+		draft.update(c, before)
 		return nil
 	})
 	if err != nil {
@@ -172,7 +175,7 @@ func (d *Director) restore(c *Config) (old *state, err error) {
 	fresh, rules, version := d.roster.snapshot()
 	d.published = version
 	d.roster.applied(version)
-	d.state = state{Version: stateVersion, Digest: c.Digest(), Rules: rules, Terms: d.roster.allTerms(), Current: fresh, Starts: 1}
+	d.state = state{Version: stateVersion, Digest: c.Digest(), Parts: c.parts(), Rules: rules, Terms: d.roster.allTerms(), Current: fresh, Starts: 1}
 	if old != nil {
 		d.state.Starts = old.Starts + 1
 	}
@@ -196,6 +199,13 @@ func (d *Director) firstTable(c *Config, old *state) error {
 		} else {
 			s.Current.Epoch, s.Previous = old.Current.Epoch+1, &old.Current
 		}
+	}
+	d.drains = s.Current.drains(s.Changed, nil)
+	if old != nil {
+		// A key may begin a transaction at a draining instance for a transition, and each takes up to
+		// another one. The previous process began none after its end.
+		transition := time.Duration(c.Transition)
+		d.blind = min(d.now(), s.Changed+transition) + transition
 	}
 	t, err := s.Current.table()
 	if err != nil {
@@ -224,6 +234,7 @@ func (d *Director) saveStart(c *Config, old *state) error {
 	if err == nil || len(c.Listen.GTPC) > 0 || !d.state.isIn(old) {
 		return err
 	}
+	d.unsaved = err // saveTerms tries again
 	d.counts.stateFailures.Add(1)
 	d.log.Error("cannot save the state; the file still has the present epoch", "epoch", d.state.Current.Epoch, "error", err)
 	return nil
@@ -236,7 +247,6 @@ func (d *Director) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.serveControl(ctx) })
 	g.Go(func() error { return d.publishChanges(ctx) })
 	g.Go(func() error { return d.watch.run(ctx) })
 	g.Go(func() error { return d.tick(ctx) })
@@ -250,6 +260,9 @@ func (d *Director) Run(ctx context.Context) error {
 	if err := d.options.Handover.ready(d); err != nil {
 		stop(err)
 	}
+	// After ready, which takes over the counts: without them, instances with transactions in flight look
+	// drained. Until then requests wait in the listener.
+	g.Go(func() error { return d.serveControl(ctx) })
 	d.log.Info("serving", "control", d.control.Addr().String(), "epoch", d.epochs.View().Table.Epoch())
 	g.Go(func() error {
 		// Hand over the workers' memories as soon as they stop, because the new process

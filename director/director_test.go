@@ -182,6 +182,8 @@ func TestBadFiles(t *testing.T) {
 		"  - {type: session}\n":                {"", "type session without a rule"},
 		"drain: dialog":                        {"drain: dialogue", "drain"},
 		"types:":                               {"types: [", "mend the YAML"},
+		"name: registration, protocol":         {"name: registration, transport: tcp, protocol", "6:37: no tcp:// listener in listen.sip: type registration sends over tcp"},
+		`127.0.0.1:15063"}`:                    {`[::1]:15063"}`, "14:43: [::1]:15063: want an address of the IP family of a listener"},
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), strings.Replace(good, from, to[0], 1))
 		_, err := Load(path)
@@ -315,6 +317,7 @@ func TestRefusals(t *testing.T) {
 		"address [::ffff:10.0.0.1]:5060":   with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("[::ffff:10.0.0.1]:5060") }),
 		"address [fe80::1%eth0]:5060":      with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("[fe80::1%eth0]:5060") }),
 		"address 0.0.0.0:5060":             with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("0.0.0.0:5060") }),
+		"address [::1]:5060: want an":      with(func(in *vitrine.Instance) { in.Address = netip.MustParseAddrPort("[::1]:5060") }),
 		"same id":                          with(func(in *vitrine.Instance) { in.ID = r.epochs.View().Table.ByName("reg-1").ID }),
 		"404: no instance reg-8":           r.client.Remove(ctx, "reg-8"),
 		"all or none":                      r.client.AlterAll(ctx, map[string]client.Change{"reg-1": {Region: new(string)}, "reg-8": {}}),

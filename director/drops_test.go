@@ -1,6 +1,7 @@
 package director
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"net"
@@ -115,6 +116,40 @@ workers: 1
 	if n := strings.Count(log.String(), "socket_full"); n != 1 {
 		t.Errorf("the new losses are in %d lines, want 1:\n%s", n, log.String())
 	}
+}
+
+// TestRefusalsAreLoggedOnce checks that the log has the messages that a gate refused, once, and not those
+// of the process before a restart. It must also have what was forgotten for lack of room.
+func TestRefusalsAreLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+	wants := func(line string) {
+		t.Helper()
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%s is in %d lines, want 1:\n%s", line, n, log.String())
+		}
+	}
+	d := newDirector(t, both, logged)
+	w := d.meter.Worker()
+	w.Fail(1, meter.Overloaded)
+	w.Fail(1, meter.Overloaded)
+	w.Fail(1, meter.Malformed)
+	d.protocols[1].forgotten = func() map[string]uint64 { return map[string]uint64{"requests": 3} }
+	d.logLosses()
+	d.logLosses()
+	wants(`msg="messages not served: overloaded" type=gateway messages=2`)
+	wants(`msg="forgotten for lack of room: requests" protocol=gtpc count=3`)
+	wants("messages not served")
+	var carried bytes.Buffer
+	if err := d.meter.Carry(&carried); err != nil {
+		t.Fatal(err)
+	}
+	next := newDirector(t, both, logged)
+	if err := next.meter.TakeOver(&carried); err != nil {
+		t.Fatal(err)
+	}
+	next.logLosses()
+	wants("messages not served")
 }
 
 // TestQuotaOfTheFile checks that the file's quotas are effective. A reload must keep the buckets of

@@ -11,7 +11,7 @@ import (
 )
 
 // makeGates makes a gate for each type with overload options. It keeps a gate whose options are the
-// same in the old configuration.
+// same in the old configuration. A gate that replaces another continues the numbers of its feedback.
 func (d *Director) makeGates(old, c *Config) {
 	gates := map[string]*overload.Gate{}
 	for i := range c.Types {
@@ -24,7 +24,9 @@ func (d *Director) makeGates(old, c *Config) {
 			gates[t.Name] = d.gates[t.Name]
 			continue
 		}
+		_, _, last := d.gates[t.Name].Feedback()
 		gates[t.Name] = d.newGate(t, now)
+		gates[t.Name].Continue(last)
 	}
 	d.gates = gates
 }
@@ -67,6 +69,7 @@ func (d *Director) adjustGates() {
 type carriedGate struct {
 	Options     Overload
 	Rate, Known float64 // as of Gate.Learned
+	Sequence    uint64  // of the last feedback; 0: an older process wrote it
 }
 
 // carryGates writes what the gates have learned, for the next process. Otherwise its gates would
@@ -78,7 +81,8 @@ func (d *Director) carryGates(to io.Writer) error {
 	for name, g := range d.gates {
 		if o := c.gate(c.Type(name)); o != nil {
 			rate, known := g.Learned()
-			all[name] = carriedGate{Options: *o, Rate: rate, Known: known}
+			_, _, sequence := g.Feedback()
+			all[name] = carriedGate{Options: *o, Rate: rate, Known: known, Sequence: sequence}
 		}
 	}
 	if err := json.NewEncoder(to).Encode(all); err != nil {
@@ -88,7 +92,7 @@ func (d *Director) carryGates(to io.Writer) error {
 }
 
 // takeGates reads what carryGates wrote. A gate whose options have changed begins anew, as after a
-// reload.
+// reload, but continues the numbers of its feedback.
 func (d *Director) takeGates(from io.Reader) error {
 	var all map[string]carriedGate
 	if err := json.NewDecoder(from).Decode(&all); err != nil {
@@ -99,6 +103,7 @@ func (d *Director) takeGates(from io.Reader) error {
 	c := d.config.Load()
 	for name, g := range d.gates {
 		was, found := all[name]
+		g.Continue(was.Sequence)
 		if o := c.gate(c.Type(name)); found && o != nil && *o == was.Options { // o is nil if a reload removes the gate now
 			g.Resume(d.now(), was.Rate, was.Known)
 		}

@@ -102,7 +102,8 @@ func TestGateCountsFromItsStart(t *testing.T) {
 }
 
 // TestGateRateIsHandedOver hands over a gate that has grown to the load. The new process must not
-// refuse that load, unless the gate's options have changed.
+// refuse that load, unless the gate's options have changed. Upstreams must not take its feedback for old,
+// although the clock was an hour ahead when the old process began.
 func TestGateRateIsHandedOver(t *testing.T) {
 	const gated = good + "overload: {target: 100ms, initial: 10}\n"
 	old := newDirector(t, gated)
@@ -123,6 +124,8 @@ func TestGateRateIsHandedOver(t *testing.T) {
 	if grown < 1000 {
 		t.Fatalf("the old gate admits %g/s, want over 1000", grown)
 	}
+	last := inAnHour()
+	old.gates["registration"].Continue(last - 1)
 	for text, want := range map[string]float64{
 		gated: grown,
 		good + "overload: {target: 200ms, initial: 10}\n": 10,
@@ -138,6 +141,27 @@ func TestGateRateIsHandedOver(t *testing.T) {
 		if rate := next.gates["registration"].Read().Rate; rate != want {
 			t.Errorf("%s: the new gate admits %g/s, want %g", text[len(good):], rate, want)
 		}
+		if _, _, n := next.gates["registration"].Feedback(); n <= last {
+			t.Errorf("%s: the new gate's feedback has the number %d, want more than %d", text[len(good):], n, last)
+		}
+	}
+}
+
+// inAnHour returns the number with which a gate begins its feedback in an hour.
+func inAnHour() uint64 { return uint64(time.Now().Add(time.Hour).UnixMilli() / 100) }
+
+// TestGateFeedbackContinuesAfterAReload replaces a gate by one with other options after the clock was set
+// back by an hour. Upstreams must not take its feedback for old.
+func TestGateFeedbackContinuesAfterAReload(t *testing.T) {
+	d := newDirector(t, good+"overload: {target: 100ms}\n")
+	last := inAnHour()
+	d.gates["registration"].Continue(last - 1)
+	write(t, d.options.Path, good+"overload: {target: 200ms}\n")
+	if err := d.reload(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, n := d.gates["registration"].Feedback(); n <= last {
+		t.Errorf("the new gate's feedback has the number %d, want more than %d", n, last)
 	}
 }
 

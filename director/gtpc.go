@@ -37,6 +37,11 @@ func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) 
 		explain: func(message []byte, from netip.AddrPort) (client.Explanation, error) {
 			return d.explainGTPC(s, message, from)
 		},
+		forgot: map[string]uint64{},
+		forgotten: func() map[string]uint64 {
+			exchanges, sessions, peers := s.Forgotten()
+			return map[string]uint64{"requests (memory.exchanges)": exchanges, "learned TEIDs (memory.sessions)": sessions, "TEIDs of peers (memory.sessions)": peers}
+		},
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cloudflare/tableflip"
@@ -168,9 +169,33 @@ func (h *Handover) ready(d *Director) error {
 	if keys, err := d.takeOver(h.memory); err != nil {
 		d.log.Warn("could not take over everything; unknown keys go by the previous table, as after any restart", "keys", keys, "error", err)
 	} else {
+		d.publishing.Lock()
+		d.blind = 0
+		d.publishing.Unlock()
 		d.log.Info("took over", "keys", keys)
 	}
 	return nil
+}
+
+// failures holds the hand-overs that failed.
+type failures struct {
+	mu   sync.Mutex
+	n    uint64
+	at   time.Time // of the last
+	last error
+}
+
+func (f *failures) add(at time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n, f.at, f.last = f.n+1, at, err
+}
+
+// read returns the number of failures, and the last one; nil: none.
+func (f *failures) read() (n uint64, at time.Time, last error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n, f.at, f.last
 }
 
 // listenToRestart starts a new process on request, and ends this one when the new one is
@@ -184,6 +209,7 @@ func (d *Director) listenToRestart(ctx context.Context) error {
 		case <-d.restarts:
 		}
 		if err := d.restart(ctx); err != nil {
+			d.handovers.add(d.options.Clock.Wall(), err)
 			d.log.Error("hand-over failed; this process continues", "error", err)
 			continue
 		}
@@ -245,9 +271,6 @@ func (d *Director) freeze(ctx context.Context) error {
 		}
 		d.publishing.Lock()
 		d.keepTerms()
-		if d.unsaved != nil {
-			d.save()
-		}
 		unsaved := d.unsaved
 		d.frozen = unsaved == nil && wait == 0 && d.roster.freeze(d.published)
 		frozen := d.frozen

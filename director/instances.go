@@ -77,11 +77,15 @@ func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
 	if t == nil {
 		return out
 	}
+	now := d.now()
 	d.publishing.Lock()
-	over := d.now()-d.state.Changed >= d.epochs.Transition() && !d.epochs.Straggling(d.now())
+	since, drains := d.drains[in.Name]
+	over := drains && now-since >= d.epochs.Transition() && now >= d.blind && !d.epochs.Straggling(now)
 	d.publishing.Unlock()
-	out.Drained = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
-		(ty == nil || ty.Drain == DrainTransactions && ty.Protocol != S1AP || out.Dialogs <= 0 && out.Quiet) // quiet, because the last BYE may be retransmitted
+	byTransactions := ty == nil || ty.Drain == DrainTransactions && ty.Protocol != S1AP
+	out.Idle = t.State == vitrine.Draining && in.State == vitrine.Draining && over && out.InFlight == 0 &&
+		(byTransactions || out.Quiet) // quiet, because the last BYE may be retransmitted
+	out.Drained = out.Idle && (byTransactions || out.Dialogs <= 0)
 	return out
 }
 
@@ -133,14 +137,23 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	if err := checkRegion(name, in.Region); err != nil {
 		return err
 	}
-	if d.config.Load().Type(in.Type) == nil {
+	c := d.config.Load()
+	if c.Type(in.Type) == nil {
 		return bad("no type "+in.Type, "want one of the configuration file's")
 	}
 	if !isPlace(in.Address) {
 		return bad("address "+in.Address.String(), placeWant)
 	}
 	in.Weight = cmp.Or(in.Weight, 1)
-	return nil
+	return c.checkSender(in)
+}
+
+// checkSender checks that there is a listener to send from to an instance, whose type c has.
+func (c *Config) checkSender(in *vitrine.Instance) error {
+	if c.Listen.sendsTo(c.Type(in.Type), in.Address.Addr()) {
+		return nil
+	}
+	return &vitrine.BadInput{File: "instance " + in.Name, Found: "address " + in.Address.String(), Want: senderWant}
 }
 
 // checkRegion checks the region of an instance from REST; empty: none.

@@ -317,9 +317,9 @@ func (d *Director) expireLeases() {
 	}
 }
 
-// saveTerms writes the leases to disk if they have been renewed since. Changes of leases are
-// written with their epoch. So a process that dies may forget the last renewals, and a lease
-// may then end too early, but not too late.
+// saveTerms writes the state to disk if leases have been renewed since, or if the last write failed.
+// Changes of leases are written with their epoch. So a process that dies may forget the last renewals,
+// and a lease may then end too early, but not too late.
 func (d *Director) saveTerms() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
@@ -329,7 +329,7 @@ func (d *Director) saveTerms() {
 // keepTerms is saveTerms for a caller that holds the lock of publications.
 func (d *Director) keepTerms() {
 	terms := d.roster.allTerms()
-	if d.frozen || maps.EqualFunc(terms, d.state.Terms, func(a, b term) bool { return a.Token == b.Token && a.Until == b.Until }) {
+	if d.frozen || d.unsaved == nil && maps.EqualFunc(terms, d.state.Terms, func(a, b term) bool { return a.Token == b.Token && a.Until == b.Until }) {
 		return
 	}
 	d.state.Terms = terms

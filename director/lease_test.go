@@ -366,6 +366,31 @@ func TestLeasedTypeIsNotScaledByAnotherClient(t *testing.T) {
 	}
 }
 
+// TestReloadWaitsForTheLease edits the file during a lease that forbids the change. Nobody asks for a reload
+// again, but the change must come into force when the lease is over. The log must say once why it waits.
+func TestReloadWaitsForTheLease(t *testing.T) {
+	r := runGood(t)
+	l := acquire(t, r, client.LeaseRequest{})
+	write(t, r.options.Path, strings.Replace(good, "  - {name: reg-2, ", "  - {name: reg-4, ", 1))
+	var first time.Time
+	until(t, "the lease refuses the reload", func() bool {
+		at, err := r.lastReload()
+		first = at
+		return errors.As(err, new(*Conflict))
+	})
+	until(t, "it is tried again", func() bool {
+		at, _ := r.lastReload()
+		return at.After(first)
+	})
+	if n := strings.Count(r.log.String(), "has the lease"); n != 1 || r.epochs.View().Table.ByName("reg-4") != nil {
+		t.Errorf("during the lease: %d log lines, want 1; log: %s", n, r.log)
+	}
+	if _, err := r.client.Release(t.Context(), "registration", l.Token); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the file is in force", func() bool { return r.epochs.View().Table.ByName("reg-4") != nil })
+}
+
 // TestLostInstanceOfALeasedTypeMayGo checks that an unhealthy instance of a leased type can be
 // removed.
 func TestLostInstanceOfALeasedTypeMayGo(t *testing.T) {

@@ -1,6 +1,7 @@
 package director
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -53,6 +54,23 @@ func addressesOf(listeners []string) (all []netip.AddrPort, err error) {
 func (l *Listen) advertises(listener netip.Addr) bool {
 	ip, err := netip.ParseAddr(strings.Trim(l.Advertise, "[]"))
 	return l.Advertise != "" && (err != nil || ip.Unmap().Is4() == listener.Is4())
+}
+
+// sendsTo reports whether there is a listener to send from to an address of a type's instances. SIP needs
+// one of the type's transport and of the address's family, GTP-C one of the family, S1AP none. The zero
+// address stands for both families.
+func (l *Listen) sendsTo(t *Type, to netip.Addr) bool {
+	network, listeners := UDP, l.GTPC
+	switch t.Protocol {
+	case SIP:
+		network, listeners = cmp.Or(t.Transport, UDP), l.SIP
+	case S1AP:
+		return true
+	}
+	return slices.ContainsFunc(listeners, func(text string) bool {
+		from, err := ParseListener(text)
+		return err == nil && from.Network == network && (!to.IsValid() || from.Address.Addr().Is4() == to.Is4())
+	})
 }
 
 // otherFiles is room for the descriptors that are not counted in warnOfFiles.

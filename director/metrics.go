@@ -2,6 +2,7 @@ package director
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -181,7 +182,9 @@ func (c *collector) service(e emitter) {
 	e.gauge("epoch", "Number of the table in force.", float64(v.Table.Epoch()))
 	e.count("epochs_total", "Changes of epoch since the start.", d.counts.epochs.Load())
 	e.count("publications_total", "Changes of epoch or health since the start.", d.counts.publications.Load())
-	e.count("state_failures_total", "Epochs that could not be written to disk.", d.counts.stateFailures.Load())
+	e.count("state_failures_total", "Writes of the state file that failed.", d.counts.stateFailures.Load())
+	failed, _, _ := d.handovers.read()
+	e.count("restarts_failed_total", "Hand-overs that failed, after which this process continued.", failed)
 	d.reloads.mu.Lock()
 	e.count("reloads_total", "Configurations put in force since the start.", d.reloads.done)
 	e.count("reloads_failed_total", "Configurations that were refused.", d.reloads.failed)
@@ -222,9 +225,13 @@ func (d *Director) logDrops(ctx context.Context) error {
 	}
 }
 
-// logLosses logs the datagrams that sockets lost since the last call.
+// logLosses logs what was refused, forgotten for lack of room, or lost by sockets since the last call.
 func (d *Director) logLosses() {
+	for _, r := range d.meter.NewRefusals() {
+		d.log.Warn("messages not served: "+r.Cause.String(), "type", r.Type, "messages", r.Messages)
+	}
 	for _, p := range d.protocols {
+		p.logForgotten(d.log)
 		c, err := p.Datagrams()
 		if err != nil {
 			d.log.Warn("counters of sockets", "protocol", p.name, "error", err)
@@ -237,5 +244,18 @@ func (d *Director) logLosses() {
 			d.log.Warn("messages dropped: "+meter.Unsent.String(), "protocol", p.name, "messages", n)
 		}
 		p.lost = c
+	}
+}
+
+// logForgotten logs what a protocol forgot since the last call.
+func (p *protocol) logForgotten(log *slog.Logger) {
+	if p.forgotten == nil {
+		return
+	}
+	for what, n := range p.forgotten() {
+		if more := n - p.forgot[what]; more > 0 {
+			log.Warn("forgotten for lack of room: "+what, "protocol", p.name, "count", more)
+			p.forgot[what] = n
+		}
 	}
 }

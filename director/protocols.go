@@ -42,12 +42,17 @@ type protocol struct {
 	section byte              // of the hand-over, for the memory of a worker
 	shared  carrier           // nil: the workers share no memory
 	lost    datagram.Counters // at the last call of logLosses
+	forgot  map[string]uint64 // what forgotten returned then
 
 	// prepare checks rules and returns put, which puts them in force.
 	prepare func(c *Config, rules []Rule) (put func(), err error)
 	collect func(emitter)
 	setKeys func(*sip.Keyring) // nil: the protocol needs no keys
 	explain func(message []byte, from netip.AddrPort) (client.Explanation, error)
+
+	// forgotten counts what was forgotten for lack of room since the start, by what it was and the option to
+	// raise. nil: the protocol forgets nothing.
+	forgotten func() map[string]uint64
 }
 
 // openProtocols opens or takes over the listeners of all protocols.

@@ -96,13 +96,21 @@ func (d *Director) recordEpoch(fresh epochState, rules []Rule) {
 	s.Previous, s.Current, s.Rules, s.Terms = &before, fresh, rules, d.roster.allTerms()
 	s.Boot, s.Changed, s.Wall = clock.Boot, d.now(), clock.Wall()
 	d.save()
+	d.drains = fresh.drains(d.now(), d.drains) // the epoch comes into force now, and a slow disk may have taken seconds
 }
 
+// save writes the state file. If that fails, saveTerms tries again. The log has the first failure only.
 func (d *Director) save() {
+	was := d.unsaved
 	d.unsaved = d.state.write(d.config.Load().State)
-	if d.unsaved != nil {
+	switch {
+	case d.unsaved != nil:
 		d.counts.stateFailures.Add(1)
-		d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", d.unsaved)
+		if was == nil {
+			d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", d.unsaved)
+		}
+	case was != nil:
+		d.log.Info("the state is saved again", "epoch", d.state.Current.Epoch)
 	}
 }
 
@@ -170,13 +178,32 @@ func (e *epochState) sameAs(o *epochState) bool {
 		slices.EqualFunc(e.Leases, o.Leases, lease.sameAs)
 }
 
-// instances returns the instances by name. It removes IDs that the configuration does not allow,
-// which older versions accepted.
-func (s *state) instances(c *Config) map[string]vitrine.Instance {
+// drains returns since when the instances drain that drain in this epoch, by name. before has those that
+// drain already; the others drain since now.
+func (e *epochState) drains(now time.Duration, before map[string]time.Duration) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for i := range e.Instances {
+		if e.Instances[i].State != vitrine.Draining {
+			continue
+		}
+		name := e.Instances[i].Name
+		since, drains := before[name]
+		if !drains {
+			since = now
+		}
+		all[name] = since
+	}
+	return all
+}
+
+// instancesOf returns the instances of a state file, by name. It leaves out those whose address the
+// director refuses elsewhere: an older version accepted it, or its listener is no longer configured.
+func (d *Director) instancesOf(s *state, c *Config) map[string]vitrine.Instance {
 	all := make(map[string]vitrine.Instance, len(s.Current.Instances))
 	for _, in := range s.Current.Instances {
-		if in.ID > highestOf(c.Types, in.Type) {
-			in.ID = 0
+		if t := c.Type(in.Type); !isPlace(in.Address) || t != nil && !c.Listen.sendsTo(t, in.Address.Addr()) {
+			d.log.Warn("an instance of the state file is left out, because its address is not allowed", "instance", in.Name, "type", in.Type, "address", in.Address.String())
+			continue
 		}
 		all[in.Name] = in
 	}

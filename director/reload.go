@@ -2,14 +2,13 @@ package director
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"vitrine/document"
 	"vitrine/internal/access"
@@ -30,52 +29,65 @@ type reloads struct {
 // it in several steps.
 const settle = 100 * time.Millisecond
 
-// listenToFile reloads on request and when the file changes.
+// listenToFile reloads on request and when the file changes. It looks at the file, and does not watch its
+// folder, because any folder of a chain of symbolic links can put another file in its place.
 func (d *Director) listenToFile(ctx context.Context) error {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch the configuration file: %w", err)
-	}
-	defer watcher.Close() // an error loses nothing
-	// Watch the folder, because many editors replace the file.
-	path := d.options.Path
-	if err := watcher.Add(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("watch the configuration file %s: %w", path, err)
-	}
-	timer := time.NewTimer(0) // the file may have changed since it was read
+	seen, _ := os.Stat(d.options.Path)
+	look, timer := time.NewTicker(settle/2), time.NewTimer(0) // the file may have changed since it was read
+	defer look.Stop()
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case e := <-watcher.Events:
-			if filepath.Clean(e.Name) == filepath.Clean(path) && e.Op&^fsnotify.Chmod != 0 {
+		case <-look.C:
+			if now, _ := os.Stat(d.options.Path); !isUnchanged(seen, now) {
+				seen = now
 				timer.Reset(settle)
 			}
-			continue
-		case err := <-watcher.Errors:
-			d.log.Warn("changes of the configuration file may be missed; send SIGHUP to reload", "error", err)
 			continue
 		case <-d.options.Reload:
 		case <-timer.C:
 		}
-		_ = d.reload() // logs why it fails
+		if err := d.reload(); passes(err) {
+			timer.Reset(time.Second)
+		}
 	}
+}
+
+// isUnchanged compares two looks at a path; nil: there was no file.
+func isUnchanged(was, now fs.FileInfo) bool {
+	if was == nil || now == nil {
+		return was == nil && now == nil
+	}
+	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime())
+}
+
+// passes reports whether a reload that failed with the error is to be tried again: a lease or a hand-over
+// refused it.
+func passes(err error) bool {
+	var lease *Conflict
+	return errors.As(err, &lease) || errors.Is(err, errFrozen)
 }
 
 // reload puts the whole configuration file in force, or changes nothing. If the file has not
 // changed, reload only reads the tokens, certificates and keys again, which are in other files.
-// Changes by REST then stay. reload logs the outcome before the status shows it.
+// Changes by REST stay in the parts of the file that have not changed. reload logs the outcome
+// before the status shows it. An error that passes is logged and counted once.
 func (d *Director) reload() error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()
 	changed, err := d.load()
 	d.reloads.mu.Lock()
 	defer d.reloads.mu.Unlock()
+	was := d.reloads.err
 	d.reloads.at, d.reloads.err = d.options.Clock.Wall(), err
 	if err != nil {
+		if passes(err) && was != nil && was.Error() == err.Error() {
+			return err
+		}
 		d.reloads.failed++
-		d.log.Error("reload failed; the configuration is unchanged", "error", err)
+		d.log.Error("reload failed; the configuration is unchanged", "error", err, "tried_again", passes(err))
 		return err
 	}
 	if changed {
@@ -115,12 +127,15 @@ func (d *Director) load() (changed bool, err error) {
 	if _, err := c.overSCTP(); err != nil {
 		return false, err
 	}
-	if _, err := d.prepareRules(c, c.Rules); err != nil {
-		return false, err
-	}
 	err = d.roster.change(func(draft *draft) error {
-		draft.apply(c)
-		return nil
+		draft.update(c, old.parts())
+		for _, in := range sorted(draft.instances) { // those of REST may need a listener that the file does not
+			if err := c.checkSender(&in); err != nil {
+				return err
+			}
+		}
+		_, err := d.prepareRules(c, draft.rules)
+		return err
 	})
 	if err != nil {
 		return false, err
@@ -145,14 +160,15 @@ func (d *Director) takeEffect(c *Config) error {
 		}
 		time.Sleep(wait)
 	}
+	rules, _ := d.roster.rulesAndRooms()
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	d.makeGates(old, c)
 	d.quotas = makeQuotas(old, c, d.quotas)
-	d.state.Digest, d.state.Rules = c.Digest(), c.Rules
+	d.state.Digest, d.state.Parts, d.state.Rules = c.Digest(), c.parts(), rules
 	d.save()
 	d.watch.follow(d.epochs.View().Table, c)
-	return d.setRules(c, c.Rules)
+	return d.setRules(c, rules)
 }
 
 // checkChanges returns an error if options changed that cannot change while the director runs.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +45,11 @@ func TestReload(t *testing.T) {
 		t.Errorf("reload of a setting that needs a restart: got %v", err)
 	}
 
+	write(t, path, strings.Replace(good, "name: registration, protocol", "name: registration, transport: tcp, protocol", 1))
+	if err := r.client.Reload(ctx); err == nil || !strings.Contains(err.Error(), "no tcp:// listener in listen.sip") {
+		t.Errorf("reload of a transport without a listener: got %v", err)
+	}
+
 	more := strings.Replace(good, "rules:\n", "  - {name: message, protocol: sip}\nrules:\n  - {method: MESSAGE, type: message}\n", 1)
 	write(t, path, strings.Replace(more, "instances:\n", "instances:\n  - {name: msg-1, type: message, address: \"127.0.0.1:15066\"}\n", 1))
 	if err := r.client.Reload(ctx); err != nil {
@@ -65,6 +73,99 @@ func TestReload(t *testing.T) {
 	}
 	if in, err := r.client.Instance(ctx, "reg-1"); err != nil || in.State != vitrine.Draining {
 		t.Errorf("%+v, %v", in, err)
+	}
+}
+
+// TestReloadKeepsChangesByREST edits one part of the file after another. What REST has changed must stay
+// until the file's own part changes.
+func TestReloadKeepsChangesByREST(t *testing.T) {
+	r := runGood(t)
+	ctx := t.Context()
+	if _, err := r.client.Put(ctx, vitrine.Instance{Name: "reg-9", Type: "registration", Address: netip.MustParseAddrPort("127.0.0.1:15079"), Weight: 50}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Drain(ctx, "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.PutRules(ctx, []client.Rule{{Type: "session"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.PutRooms(ctx, []client.Room{{Type: "session", Region: "eu", Share: 0.5}}); err != nil {
+		t.Fatal(err)
+	}
+	epoch := r.settle(t).Epoch
+	r.meter.Worker().Dialog(r.epochs.View().Table.ByName("reg-9"), true)
+
+	text := good
+	for _, c := range []struct {
+		from, to  string
+		instances bool // of REST are in force
+		rules     int
+	}{
+		{`{sip: "off"}`, `{sip: "off", fail: 5}`, true, 1},
+		{"rules:\n", "rules:\n  - {method: MESSAGE, type: session}\n", true, 3},
+		{"weight: 100}", "weight: 250}", false, 3},
+	} {
+		text = strings.Replace(text, c.from, c.to, 1)
+		write(t, r.options.Path, text)
+		if err := r.client.Reload(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s, table := r.settle(t), r.epochs.View().Table
+		if more := table.ByName("reg-9") != nil; more != c.instances || (table.ByName("reg-1").State == vitrine.Draining) != c.instances || (s.Epoch == epoch) != c.instances {
+			t.Errorf("%s: in epoch %d after %d, reg-9 is there: %v; reg-1 is %+v", c.to, s.Epoch, epoch, more, table.ByName("reg-1").Instance)
+		}
+		if rules, err := r.client.Rules(ctx); err != nil || len(rules) != c.rules {
+			t.Errorf("%s: got rules %+v, %v, want %d", c.to, rules, err, c.rules)
+		}
+		if _, rooms := r.roster.rulesAndRooms(); len(rooms) != 1 {
+			t.Errorf("%s: got rooms %+v, want that of REST", c.to, rooms)
+		}
+		if in, err := r.client.Instance(ctx, "reg-9"); c.instances && (err != nil || in.Dialogs != 1) {
+			t.Errorf("%s: got %+v, %v, want one dialog", c.to, in, err)
+		}
+	}
+}
+
+// TestReloadFollowsLinks replaces a folder on the way to the file, as Kubernetes does for a ConfigMap: the
+// file is a link through a link to a folder, and that link is replaced.
+func TestReloadFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "etc", "director.yaml")
+	link := func(to, from string) {
+		t.Helper()
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, folder := range []string{"etc", "one", "two"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "one", "director.yaml"), good)
+	write(t, filepath.Join(dir, "two", "director.yaml"), strings.Replace(good, "weight: 100}", "weight: 250}", 1))
+	link("one", filepath.Join(dir, "data"))
+	link("../data/director.yaml", path)
+	r := run(t, path)
+	link("two", filepath.Join(dir, "next"))
+	if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the other folder's file is in force", func() bool { return r.epochs.View().Table.ByName("reg-1").Weight == 250 })
+}
+
+// TestReloadReachesInstancesOfREST changes a type to TCP, for which there is no IPv6 listener. REST has added
+// an instance with an IPv6 address, so the reload must be refused.
+func TestReloadReachesInstancesOfREST(t *testing.T) {
+	text := strings.Replace(good, `"udp://127.0.0.1:0"`, `"udp://127.0.0.1:0", "udp://[::1]:0", "tcp://127.0.0.1:0"`, 1)
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), text))
+	if _, err := r.client.Put(t.Context(), vitrine.Instance{Name: "reg-9", Type: "registration", Address: netip.MustParseAddrPort("[::1]:15079"), Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, r.options.Path, strings.Replace(text, "name: registration, protocol", "name: registration, transport: tcp, protocol", 1))
+	if err := r.client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "400: instance reg-9: address [::1]:15079: want an address of the IP family") {
+		t.Errorf("got %v, want an error that names reg-9", err)
 	}
 }
 

@@ -270,6 +270,46 @@ func (r *roster) isUrgent() bool {
 	return r.urgent
 }
 
+// fileParts has hashes of the parts of a configuration file that REST can change too.
+type fileParts struct {
+	Instances string `json:"instances"`
+	Rules     string `json:"rules"`
+	Rooms     string `json:"rooms"`
+}
+
+func (c *Config) parts() fileParts {
+	d := new(draft)
+	d.apply(c)
+	return fileParts{Instances: digestOf(sorted(d.instances)), Rules: digestOf(d.rules), Rooms: digestOf(d.rooms)}
+}
+
+// update replaces the draft's content with the content of a configuration file. before has the parts of
+// the file that was in force. A part that is the same replaces nothing, because REST may have changed the
+// instances, rules or rooms since. An instance whose type is gone goes too, and so does an ID that is not
+// allowed. Rules that do not fit the types are replaced.
+func (d *draft) update(c *Config, before fileParts) {
+	kept, now := *d, c.parts()
+	d.apply(c)
+	if now.Instances == before.Instances {
+		d.instances = make(map[string]vitrine.Instance, len(kept.instances))
+		for name, in := range kept.instances {
+			if in.ID > highestOf(c.Types, in.Type) {
+				in.ID = 0
+			}
+			if c.Type(in.Type) != nil {
+				d.instances[name] = in
+			}
+		}
+	}
+	if now.Rules == before.Rules && len(validateRules(kept.rules, c.Types)) == 0 {
+		d.rules = kept.rules
+	}
+	if now.Rooms == before.Rooms {
+		d.rooms = kept.rooms
+	}
+	d.keepIDs(kept.instances)
+}
+
 // apply replaces the draft's content with the content of a configuration file.
 func (d *draft) apply(c *Config) {
 	d.types, d.rules, d.rooms = slices.Clone(c.Types), slices.Clone(c.Rules), nil

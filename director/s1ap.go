@@ -147,7 +147,9 @@ func (d *Director) collectS1AP(s *s1ap.Server, e emitter) {
 	e.gauge("instance_associations", "S1AP associations with instances, one for each eNodeB and instance.", float64(t.Links))
 	e.gauge("queued_bytes", "Bytes that wait for S1AP peers.", float64(t.Queued))
 	e.count("enodeb_associations_total", "S1AP associations accepted.", t.Accepted)
-	e.count("enodeb_associations_refused_total", "S1AP associations refused because of a limit.", t.TurnedAway)
+	for cause, n := range map[string]uint64{"total": t.TurnedAway, "source": t.Crowded, "network": t.Strangers} {
+		e.count("enodeb_associations_refused_total", "S1AP associations refused because of a limit, of all or of one source, or refused or ended because of s1ap.enodebs.", n, "cause", cause)
+	}
 	e.count("enodeb_associations_late_total", "S1AP associations ended because S1 Setup, or the rest of a frame, did not come in time.", t.Late)
 	e.count("s1_setups_total", "S1 Setups that succeeded.", t.Setups)
 	e.count("s1_setup_failures_total", "S1 Setups that failed.", t.Failures)

@@ -99,7 +99,9 @@ func (d *Director) collectSIP(s *sip.Server, e emitter) {
 	e.count("unsigned_routes_total", "The director's own Route entries that were ignored because they have no valid MAC.", t.Unsigned, "protocol", SIP)
 	d.collectDatagrams(e, SIP, t.Datagrams)
 	e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
-	e.count("connections_refused_total", "TCP connections refused because of a limit.", t.Streams.Refused, "protocol", SIP)
+	for cause, n := range map[string]uint64{"total": t.Streams.Refused - t.Streams.Crowded, "source": t.Streams.Crowded} {
+		e.count("connections_refused_total", "TCP connections refused because of a limit: of all connections, or of those with one source.", n, "protocol", SIP, "cause", cause)
+	}
 }
 
 func (d *Director) explainSIP(s *sip.Server, message []byte, from netip.AddrPort) (client.Explanation, error) {

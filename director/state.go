@@ -21,6 +21,7 @@ const stateVersion = 1
 type state struct {
 	Version  int         `json:"vitrine_director_state"`
 	Digest   string      `json:"file_sha256"` // of the configuration file in force
+	Parts    fileParts   `json:"file_parts"`  // of the same file; zero: an older director wrote the state
 	Starts   uint32      `json:"starts"`
 	Current  epochState  `json:"current"`
 	Previous *epochState `json:"previous,omitempty"`

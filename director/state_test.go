@@ -2,8 +2,10 @@ package director
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +13,11 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/director/client"
 )
 
 // TestRestart checks that a restart keeps changes by REST, and the table before the last change. If
-// the file has changed in between, the file counts instead.
+// the file's instances have changed in between, the file counts instead.
 func TestRestart(t *testing.T) {
 	var clock skipper
 	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
@@ -61,6 +64,11 @@ func TestRestart(t *testing.T) {
 	r.stop()
 
 	write(t, path, long+"workers: 1\n")
+	r = run(t, path, clock.options)
+	r.checkDrained(t, before.Epoch)
+	r.stop()
+
+	write(t, path, strings.Replace(long, "weight: 100}", "weight: 250}", 1))
 	r = run(t, path, clock.options)
 	if s := r.settle(t); s.Epoch != before.Epoch+1 {
 		t.Errorf("epoch with another file: got %d, want one more than %d", s.Epoch, before.Epoch)
@@ -128,6 +136,79 @@ func TestDrainedAfterABoot(t *testing.T) {
 	}
 }
 
+// TestDrainedDespiteOtherChanges drains an instance while an orchestrator changes weights all the time. The
+// drain must end a transition after it began.
+func TestDrainedDespiteOtherChanges(t *testing.T) {
+	var clock skipper
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), long), clock.options)
+	if _, err := r.client.Drain(t.Context(), "reg-2"); err != nil {
+		t.Fatal(err)
+	}
+	epoch := r.settle(t).Epoch
+	for i := range 3 {
+		r.checkIsDrained(t, "reg-2", i == 2)
+		weight := 200 + float64(i)
+		if _, err := r.client.Alter(t.Context(), "reg-1", client.Change{Weight: &weight}); err != nil {
+			t.Fatal(err)
+		}
+		next := r.settle(t).Epoch
+		if next == epoch {
+			t.Fatal("the change of a weight made no epoch, so the test proves nothing")
+		}
+		epoch = next
+		clock.skip(15 * time.Second)
+	}
+	r.checkIsDrained(t, "reg-2", true)
+}
+
+// TestIdleWithADialog drains an instance whose dialog may have ended at another director. It is idle, which an
+// orchestrator of both directors needs to know, but not drained.
+func TestIdleWithADialog(t *testing.T) {
+	var clock skipper
+	r := run(t, write(t, filepath.Join(t.TempDir(), "director.yaml"), long), clock.options)
+	r.meter.Worker().Dialog(r.epochs.View().Table.ByName("ses-1"), true)
+	r.meter.Expire(r.now()) // from now on the director sees that the instance gets no request
+	if _, err := r.client.Drain(t.Context(), "ses-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	clock.skip(31 * time.Second)
+	until(t, "the instance is idle", func() bool {
+		in, err := r.client.Instance(t.Context(), "ses-1")
+		if err != nil || in.Drained {
+			t.Fatalf("got %+v, %v, want an instance that is not drained", in, err)
+		}
+		return in.Idle
+	})
+}
+
+// checkIsDrained checks whether an instance is drained.
+func (r *running) checkIsDrained(t *testing.T, name string, want bool) {
+	t.Helper()
+	if in, err := r.client.Instance(t.Context(), name); err != nil || in.Drained != want {
+		t.Errorf("got %+v, %v, want drained %v", in, err, want)
+	}
+}
+
+// TestDrainedAfterACrash starts a director one and a half transitions after a drain began. The process
+// before it may have steered a transaction to the instance until a transition after the drain, and that
+// transaction may take another transition.
+func TestDrainedAfterACrash(t *testing.T) {
+	var clock skipper
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
+	r := run(t, path, clock.options)
+	if _, err := r.client.Drain(t.Context(), "reg-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	r.stop()
+	clock.skip(45 * time.Second)
+	r = run(t, path, clock.options)
+	r.checkIsDrained(t, "reg-1", false)
+	clock.skip(15 * time.Second)
+	r.checkIsDrained(t, "reg-1", true)
+}
+
 // drained runs a director with the file, drains reg-1 by REST and stops it. It returns the epoch.
 func drained(t *testing.T, path string) (epoch uint64) {
 	t.Helper()
@@ -186,7 +267,7 @@ func TestFailedHandOverWritesTheStateAgain(t *testing.T) {
 }
 
 // TestUnsavedChangesAreNotHandedOver checks that a director whose state file lacks a change is not handed
-// over before it can write the file.
+// over before it can write the file. It tries to write the file again, and its status says so.
 func TestUnsavedChangesAreNotHandedOver(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "state")
@@ -204,17 +285,27 @@ func TestUnsavedChangesAreNotHandedOver(t *testing.T) {
 	if err := r.freeze(t.Context()); err == nil || !strings.Contains(err.Error(), "write the director's state") {
 		t.Errorf("hand-over with a change that the file lacks: got error %v", err)
 	}
+	if why := r.settle(t).Unsaved; !strings.Contains(why, "write the director's state") {
+		t.Errorf("the status says %q about the state file, want the error", why)
+	}
+	if n, lines := r.counts.stateFailures.Load(), strings.Count(r.log.String(), "cannot save the state"); n < 2 || lines != 1 {
+		t.Errorf("got %d failures and %d log lines, want at least 2 failures and 1 line", n, lines)
+	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
+	}
+	r.saveTerms()
+	s, err := readState(r.config.Load().State)
+	if err != nil || s == nil || s.Current.Instances[0].State != vitrine.Draining {
+		t.Errorf("got state %+v, %v, want reg-1 draining", s, err)
+	}
+	if why := r.settle(t).Unsaved; why != "" || !strings.Contains(r.log.String(), "the state is saved again") {
+		t.Errorf("after the file was written the status says %q; log: %s", why, r.log)
 	}
 	if err := r.freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.thaw()
-	s, err := readState(r.config.Load().State)
-	if err != nil || s == nil || s.Current.Instances[0].State != vitrine.Draining {
-		t.Errorf("got state %+v, %v, want reg-1 draining", s, err)
-	}
 }
 
 // TestStartOnAFullDisk checks that a director starts although it cannot write its state, if the file has
@@ -241,13 +332,65 @@ func TestStartOnAFullDisk(t *testing.T) {
 	write(t, c.State, string(content))
 	r := run(t, path)
 	r.checkDrained(t, epoch)
-	if n := r.counts.stateFailures.Load(); n != 1 || !strings.Contains(r.log.String(), "cannot save the state") {
-		t.Errorf("got %d failures, want 1; log: %s", n, r.log)
+	r.saveTerms()
+	if n := r.counts.stateFailures.Load(); n < 2 || strings.Count(r.log.String(), "cannot save the state") != 1 || r.settle(t).Unsaved == "" {
+		t.Errorf("got %d failures, want at least 2 and one log line; log: %s", n, r.log)
 	}
 	r.stop()
 	write(t, path, strings.Replace(text, "weight: 100}", "weight: 250}", 1))
 	if _, err := New(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "write the director's state") {
 		t.Errorf("with instances that are not in the state file: got %v", err)
+	}
+}
+
+// TestRestartWithAnAddressThatIsRefused starts a director whose state file has an instance at an address
+// that older versions accepted. The others must stay.
+func TestRestartWithAnAddressThatIsRefused(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+	epoch := drained(t, path)
+	file := strings.TrimSuffix(path, ".yaml") + ".state"
+	s, err := readState(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, address := range []string{"[::ffff:10.0.0.7]:5060", "[::1]:5060"} { // the director has no IPv6 listener
+		in := vitrine.Instance{Name: fmt.Sprintf("reg-%d", 7+i), Type: "registration", Address: netip.MustParseAddrPort(address), Weight: 1, ID: uint16(1000 + i)}
+		s.Current.Instances = append(s.Current.Instances, in)
+	}
+	if err := s.write(file); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, path)
+	r.checkDrained(t, epoch+1)
+	for name, kept := range map[string]bool{"reg-2": true, "reg-7": false, "reg-8": false} {
+		if in := r.epochs.View().Table.ByName(name); (in != nil) != kept {
+			t.Errorf("%s: got %+v, want it in the table: %v", name, in, kept)
+		}
+	}
+	if n := strings.Count(r.log.String(), "is left out, because its address is not allowed"); n != 2 {
+		t.Errorf("%d log lines, want 2: %s", n, r.log)
+	}
+}
+
+// TestStateOfAnOlderDirector starts a director with the state of one that wrote no parts of the file. With
+// the same file, changes by REST must stay. With another file, the file counts.
+func TestStateOfAnOlderDirector(t *testing.T) {
+	for text, want := range map[string]vitrine.State{good: vitrine.Draining, good + "workers: 1\n": vitrine.Active} {
+		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good)
+		drained(t, path)
+		file := strings.TrimSuffix(path, ".yaml") + ".state"
+		s, err := readState(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Parts = fileParts{}
+		if err := s.write(file); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+		if in, err := run(t, path).client.Instance(t.Context(), "reg-1"); err != nil || in.State != want {
+			t.Errorf("%s: got %+v, %v, want it %s", text[len(good):], in, err, want)
+		}
 	}
 }
 

@@ -86,6 +86,9 @@ func (c *Config) validate() error {
 	v.s1ap()
 	v.control()
 	if v.Len() == 0 {
+		v.senders()
+	}
+	if v.Len() == 0 {
 		v.table()
 	}
 	return v.Join()
@@ -139,6 +142,22 @@ func (c *validator) listen() {
 		}
 	}
 	c.advertise()
+}
+
+// senders checks that there is a listener to send from to each type and each instance.
+func (c *validator) senders() {
+	for i := range c.Types {
+		t := &c.Types[i]
+		if !c.Listen.sendsTo(t, netip.Addr{}) {
+			network := cmp.Or(t.Transport, UDP)
+			c.Bad("no "+network+":// listener in listen."+t.Protocol, "type "+t.Name+" sends over "+network+": add a listener, or change transport", "types", i, "transport")
+		}
+	}
+	for i, in := range c.Instances {
+		if t := c.Type(in.Type); c.Listen.sendsTo(t, netip.Addr{}) && !c.Listen.sendsTo(t, in.Address.Addr()) {
+			c.Bad(in.Address.String(), senderWant, "instances", i, "address")
+		}
+	}
 }
 
 func (c *validator) advertise() {
@@ -292,7 +311,10 @@ func (c *validator) instances() {
 	}
 }
 
-const placeWant = "want the address and port where the instance listens: IPv4, or IPv6 without a zone"
+const (
+	placeWant  = "want the address and port where the instance listens: IPv4, or IPv6 without a zone"
+	senderWant = "want an address of the IP family of a listener with the type's transport, because the director sends from it"
+)
 
 // isPlace reports whether an instance may have an address. IPv4 in IPv6, such as ::ffff:10.0.0.1, is
 // not allowed, because a packet's source is never in that form.

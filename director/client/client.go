@@ -235,7 +235,8 @@ func (c *Client) Reload(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/reload", nil, nil)
 }
 
-// Restart hands over to a new process. It returns when the hand-over has begun.
+// Restart hands over to a new process. It returns when the hand-over has begun. If Status then shows
+// another PID, the new process serves. If it shows a new Restart, the hand-over has failed.
 func (c *Client) Restart(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/restart", nil, nil)
 }

@@ -25,6 +25,7 @@ type Instance struct {
 	Latency      float64           `json:"latency_seconds"`         // Mean of the latencies.
 	Latencies    latency.Histogram `json:"latencies"`               // From request to final answer, and from INVITE to its first response other than 100 Trying, since the director's start: pairs of an upper bound in microseconds, and the number below it and above the bound before. Span makes quantiles of two readings.
 	Drained      bool              `json:"drained"`                 // It is draining and has nothing left to do here: no transactions in flight, and a transition in which old ones could come is over. With drain: dialog, that transition begins with the last request of a dialog.
+	Idle         bool              `json:"idle"`                    // Like Drained, but it may have dialogs: they may have ended at another director.
 	Leased       *float64          `json:"leased_weight,omitempty"` // Its weight by the type's lease, in place of its own; 0: it gets no new work.
 	TEIDPrefix   uint32            `json:"teid_prefix,omitempty"`   // GTP-C: the high bits of the TEIDs that it must hand out.
 	Sequence     uint32            `json:"sequence_prefix,omitempty"`
@@ -101,7 +102,9 @@ type Status struct {
 	Begun        time.Time        `json:"begun"`
 	PID          int              `json:"pid"`
 	Version      string           `json:"version"`
-	Reload       *Reload          `json:"reload,omitempty"` // The last.
+	Reload       *Reload          `json:"reload,omitempty"`  // The last.
+	Restart      *Restart         `json:"restart,omitempty"` // The last that failed.
+	Unsaved      string           `json:"unsaved,omitempty"` // Why the state file lacks the last change; empty: it has all.
 	Steering     SteeringCounters `json:"steering"`
 }
 
@@ -109,6 +112,12 @@ type Status struct {
 type Reload struct {
 	At    time.Time `json:"at"`
 	Error string    `json:"error,omitempty"` // Why the old configuration stays in force.
+}
+
+// A Restart is a hand-over to a new process that failed, so that the old process continued.
+type Restart struct {
+	At    time.Time `json:"at"`
+	Error string    `json:"error"`
 }
 
 // SteeringCounters count the messages that did not simply go by the table in force.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -15,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vitrine"
-	"vitrine/director/directortest"
 	"vitrine/internal/hosttest"
 	"vitrine/wire/gtpc"
 )
@@ -47,9 +47,10 @@ func budgetGTPC() int64 {
 type hostileEPC struct {
 	*epc
 	target
-	peer    *net.UDPAddr // the director
-	imsis   atomic.Int64
-	bearers atomic.Int64 // requests that reached the instance of bearerType
+	peer         *net.UDPAddr // the director
+	imsis        atomic.Int64
+	bearers      *bearerNode
+	quota, burst float64 // of each source, in requests per second and in requests
 }
 
 // TestHostileGTPC attacks a director's GTP-C listener while subscribers attach, hand over and
@@ -62,14 +63,7 @@ func TestHostileGTPC(t *testing.T) {
 	})
 	h.steward, h.peer = h.behind, h.through
 	address := h.at(firstInstance+8, gtpcPort)
-	directortest.Answer(t, address, func(message []byte) []byte {
-		var m gtpc.Message
-		if _, err := m.Parse(message); err == nil && m.Type == gtpc.EchoRequest {
-			return gtpc.AppendEchoResponse(nil, m.Sequence, 1)
-		}
-		h.bearers.Add(1)
-		return nil
-	})
+	h.bearers = newBearerNode(t, address)
 	fleet{h.steward}.put(vitrine.Instance{Name: "bearer-1", Type: bearerType, Address: netip.MustParseAddrPort(address), Weight: 100})
 	eventually(t, "bearer-1 is up", func() bool { return h.instance("bearer-1").Health == "up" })
 
@@ -82,7 +76,7 @@ func TestHostileGTPC(t *testing.T) {
 	}
 	h.before, h.budget = h.memory(), budgetGTPC()
 	t.Logf("capacity is %.0f sessions/s; the load is half of that, %.0f messages/s", carried, h.messages)
-	for _, a := range []attack{h.garbage(), h.strayAnswers(), h.commandBits(), h.createFlood()} {
+	for _, a := range []attack{h.garbage(), h.strayAnswers(), h.commandBits(), h.takeovers(t), h.createFlood()} {
 		h.withstand(t, a)
 	}
 }
@@ -116,14 +110,8 @@ func (h *hostileEPC) capacity(t *testing.T) float64 {
 // limit sets the quota of each source, in requests per second.
 func (h *hostileEPC) limit(t *testing.T, rate float64) {
 	t.Helper()
-	text := fmt.Appendf(mustRead(t, h.file), "quota: {gtpc: {rate: %.0f, burst: %.0f}}\ninstances:\n", max(rate, 1), max(3*rate, 10))
-	all, err := h.client.Instances(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, in := range all { // a reload removes instances that are not in the file
-		text = fmt.Appendf(text, "- {name: %s, type: %s, address: %q, weight: %g, id: %d}\n", in.Name, in.Type, in.Address, in.Weight, in.ID)
-	}
+	h.quota, h.burst = math.Ceil(rate), math.Ceil(max(3*rate, 10))
+	text := fmt.Appendf(mustRead(t, h.file), "quota: {gtpc: {rate: %.0f, burst: %.0f}}\n", h.quota, h.burst)
 	if err := os.WriteFile(h.file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +222,8 @@ func (s *subscriber) ask(t gtpc.Type, teid uint32, elements func([]byte) []byte)
 	return m, again, fmt.Errorf("no %s after %d tries", want, n3Requests)
 }
 
-// session attaches, hands over and detaches.
-func (s *subscriber) session(imsi string) error {
+// attach creates a session, and returns the gateway's TEID.
+func (s *subscriber) attach(imsi string) (gateway uint32, err error) {
 	s.teid++
 	m, _, err := s.ask(gtpc.CreateSessionRequest, 0, func(b []byte) []byte {
 		b = gtpc.AppendDigits(b, gtpc.IMSI, imsi)
@@ -244,20 +232,29 @@ func (s *subscriber) session(imsi string) error {
 		return appendBearer(b)
 	})
 	if err := accepted(&m, err); err != nil {
-		return fmt.Errorf("attach %s: %w", imsi, err)
+		return 0, fmt.Errorf("attach %s: %w", imsi, err)
 	}
 	value, _ := m.Find(gtpc.FTEID, 0)
-	gateway, ok := gtpc.ParseFTEID(value)
+	end, ok := gtpc.ParseFTEID(value)
 	if !ok {
-		return fmt.Errorf("attach %s: no F-TEID", imsi)
+		return 0, fmt.Errorf("attach %s: no F-TEID", imsi)
 	}
-	m, _, err = s.ask(gtpc.ModifyBearerRequest, gateway.TEID, func(b []byte) []byte {
+	return end.TEID, nil
+}
+
+// session attaches, hands over and detaches.
+func (s *subscriber) session(imsi string) error {
+	gateway, err := s.attach(imsi)
+	if err != nil {
+		return err
+	}
+	m, _, err := s.ask(gtpc.ModifyBearerRequest, gateway, func(b []byte) []byte {
 		return appendBearer(b, gtpc.Endpoint{Interface: gtpc.S1UeNodeB, TEID: s.teid, V4: s.host})
 	})
 	if err := accepted(&m, err); err != nil {
 		return fmt.Errorf("hand over %s: %w", imsi, err)
 	}
-	m, again, err := s.ask(gtpc.DeleteSessionRequest, gateway.TEID, func(b []byte) []byte { return gtpc.AppendElement(b, gtpc.EBI, 0, 5) })
+	m, again, err := s.ask(gtpc.DeleteSessionRequest, gateway, func(b []byte) []byte { return gtpc.AppendElement(b, gtpc.EBI, 0, 5) })
 	const contextNotFound = 64 // answer to a retransmission after a lost response
 	if err := accepted(&m, err); err != nil && (!again || causeOf(&m) != contextNotFound) {
 		return fmt.Errorf("detach %s: %w", imsi, err)
@@ -341,7 +338,7 @@ func (h *hostileEPC) commandBits() attack {
 	return attack{
 		name: "the command bit of sequence numbers", times: 10, counter: "vitrine_director_failures_total", labels: []string{`type="` + bearerType + `"`, `cause="overloaded"`},
 		run: func(ctx context.Context, rate float64) (int, error) {
-			began, before = time.Now(), h.bearers.Load()
+			began, before = time.Now(), h.bearers.requests.Load()
 			return flood(h.peer.String(), anywhere, func(n int) []byte {
 				kind := []gtpc.Type{gtpc.UpdateBearerRequest, gtpc.DeleteBearerRequest}[n%2]
 				b := gtpc.AppendHeader(nil, kind, 0, uint32(n)&0x3fffff|gtpc.CommandSequence)
@@ -349,7 +346,7 @@ func (h *hostileEPC) commandBits() attack {
 			})(ctx, rate)
 		},
 		check: func(t *testing.T) {
-			passed := h.bearers.Load() - before
+			passed := h.bearers.requests.Load() - before
 			if most := gateRate * (2 + time.Since(began).Seconds()); float64(passed) > most {
 				t.Errorf("%d requests passed the gate, want at most %.0f", passed, most)
 			}
@@ -357,13 +354,27 @@ func (h *hostileEPC) commandBits() attack {
 	}
 }
 
-// createFlood sends Create Session Requests from one source.
+// createFlood sends Create Session Requests from one source. Only as many as its quota may pass.
 func (h *hostileEPC) createFlood() attack {
 	one := netip.MustParseAddr(h.host(firstPhone + mmes))
+	refused := func() float64 {
+		return h.metric(drops, `protocol="gtpc"`, `reason="over_quota"`) + h.metric(drops, `protocol="gtpc"`, `reason="socket_full"`)
+	}
+	var sent int
+	var before, most float64
 	return attack{
 		name: "Create Session Requests from one source", times: 10, counter: drops, labels: []string{`protocol="gtpc"`, `reason="over_quota"`},
-		run: flood(h.peer.String(), func(int) netip.Addr { return one }, func(n int) []byte {
-			return createRequest(uint32(n)&0x7fffff, fmt.Sprintf("00102%010d", n), one)
-		}),
+		run: func(ctx context.Context, rate float64) (_ int, err error) {
+			before = refused()
+			began := time.Now()
+			sent, err = flood(h.peer.String(), func(int) netip.Addr { return one }, func(n int) []byte {
+				return createRequest(uint32(n)&0x7fffff, fmt.Sprintf("00102%010d", n), one)
+			})(ctx, rate)
+			most = h.burst + h.quota*(1+time.Since(began).Seconds())
+			return sent, err
+		},
+		check: func(t *testing.T) {
+			eventually(t, fmt.Sprintf("at most %.0f of %d requests pass", most, sent), func() bool { return float64(sent)-(refused()-before) <= most })
+		},
 	}
 }

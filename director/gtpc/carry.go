@@ -228,7 +228,7 @@ func (e *exchange) append(b []byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	b = e.sender.append(e.receiver.append(binary.BigEndian.AppendUint64(b, e.key)))
-	return append(b, e.listener, byte(e.kind), flags(e.answered, e.hasKey))
+	return append(b, e.listener, byte(e.kind), flags(e.answered, e.hasKey, e.linked))
 }
 
 func readExchange(b []byte) exchange {
@@ -241,7 +241,7 @@ func readExchange(b []byte) exchange {
 	b = b[6*4:]
 	e.key, e.receiver, e.sender = binary.BigEndian.Uint64(b), readInstance(b[8:]), readInstance(b[11:])
 	e.listener, e.kind = b[14], gtpc.Type(b[15])
-	e.answered, e.hasKey = b[16]&1 != 0, b[16]&2 != 0
+	e.answered, e.hasKey, e.linked = b[16]&1 != 0, b[16]&2 != 0, b[16]&4 != 0
 	return e
 }
 

@@ -55,7 +55,7 @@ func TestClaimsCarried(t *testing.T) {
 	old.peers.claim(time.Second, waiting, at)
 	old.peers.accept(time.Second, accepted, at)
 	old.peers.end(time.Second, accepted.alias, at)
-	number := old.exchanges.add(time.Second, exchange{from: placeOf(somebody), to: placeOf(here), sequence: 5, kind: gtpc.ModifyBearerRequest, key: 3, hasKey: true, claim: waiting, receiver: at, teid: 9})
+	number := old.exchanges.add(time.Second, exchange{from: placeOf(somebody), to: placeOf(here), sequence: 5, kind: gtpc.ModifyBearerRequest, key: 3, hasKey: true, linked: true, claim: waiting, receiver: at, teid: 9})
 	var carried bytes.Buffer
 	if err := old.Carry(&carried); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,13 @@ type exchange struct {
 	live     bool
 	answered bool
 	hasKey   bool
+	linked   bool // the request has an EPS bearer ID of instance 0
+}
+
+// endsSession reports whether the request ends a session when it is accepted: a Delete Session Request,
+// or a Delete Bearer Request that names the session's default bearer (TS 29.274 table 7.2.9.2-1).
+func (e *exchange) endsSession() bool {
+	return e.kind == gtpc.DeleteSessionRequest || e.kind == gtpc.DeleteBearerRequest && e.linked
 }
 
 // moment is the unit of time of exchanges.

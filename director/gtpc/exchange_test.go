@@ -83,6 +83,48 @@ func TestInstanceBegins(t *testing.T) {
 	}
 }
 
+// TestInstanceEndsSession lets an instance end bearers and a session, as a P-GW does. Each request must reach
+// the peer and each answer the instance. Only an accepted request for the default bearer ends the session,
+// and it ends once: otherwise the instance would never be drained.
+func TestInstanceEndsSession(t *testing.T) {
+	for name, way := range ways() {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, []string{"gateway"}, way.option)
+			peer := s.peer()
+			at, teid := attach(t, s, peer, "001010000000001", 1, 1000, way.teid("001010000000001", 1))
+			dedicated := gtpc.End(gtpc.AppendElement(gtpc.AppendHeader(nil, gtpc.DeleteBearerRequest, 1000, 3), gtpc.EBI, 1, 6), 0)
+			for i, c := range []struct {
+				what    string
+				request []byte
+				answer  func(*gtpc.Message, uint32) []byte
+				ended   uint64 // sessions, from then on
+			}{
+				{"a dedicated bearer", dedicated, answered, 0},
+				{"the default bearer, refused", plain(gtpc.DeleteBearerRequest, 1000, 4), refused, 0},
+				{"the default bearer", plain(gtpc.DeleteBearerRequest, 1000, 5), answered, 1},
+				{"a session of the peer", plain(gtpc.DeleteSessionRequest, 1000, 6), answered, 1},
+			} {
+				at.send(c.request)
+				m := peer.receive()
+				at.send(c.request) // again
+				if again := peer.receive(); again.Sequence != m.Sequence || again.Type != m.Type || m.TEID != 1000 {
+					t.Fatalf("%s: the peer got %+v, then %+v", c.what, m, again)
+				}
+				for range 2 {
+					peer.send(c.answer(m, teid))
+					want, _ := m.Type.Response()
+					if r := at.receive(); r.Type != want || r.Sequence != uint32(3+i) || r.TEID != teid {
+						t.Fatalf("%s: the instance got %+v", c.what, r)
+					}
+				}
+				if in := s.meter.Instance("gateway", at.target.Name); in.DialogsBegun != 1 || in.DialogsEnded != c.ended {
+					t.Errorf("%s: %d sessions began and %d ended, want 1 and %d", c.what, in.DialogsBegun, in.DialogsEnded, c.ended)
+				}
+			}
+		})
+	}
+}
+
 // TestCommands checks that a command, the request that it triggers and the answer have
 // one sequence number on each side.
 func TestCommands(t *testing.T) {

@@ -73,18 +73,18 @@ func (s *Server) Explain(now time.Duration, probe *meter.Worker, from netip.Addr
 // refusalOf returns why the worker refuses or drops a new request although the table has a target for
 // it; empty: it does not. It asks what admit and claim ask, but takes no token and counts nothing.
 func (w *worker) refusalOf(t *turn, target *table.Target) string {
-	at := w.server.addressOf(t.policy, t.sender)
-	switch {
-	case target == nil:
+	if target == nil {
 		return ""
+	}
+	_, at := w.asked(t)
+	cause, bad := w.senderFault(t, at)
+	switch {
 	case !t.policy.options[target.Type].Gate.Open(t.now, overload.Begins):
 		return "the gate of type " + target.TypeName() + " refuses it now"
-	case t.origin.id != 0:
+	case !bad:
 		return ""
-	case t.badSender:
-		return "the sender's F-TEID is malformed, has no address, or is not the only one: the message is dropped"
-	case t.hasSender && !w.server.own(at) && !t.policy.admits(at):
+	case cause == meter.Stranger:
 		return "the address in the sender's F-TEID is not in gtpc.peers: the message is dropped"
 	}
-	return ""
+	return "the sender's F-TEID is malformed, has no address, or is not the only one: the message is dropped"
 }

@@ -16,6 +16,7 @@ type message struct {
 	badSender bool          // it does not parse, has no address or is not the only one
 	pgw       gtpc.Endpoint // F-TEID of instance 1: the P-GW's in Create Session
 	hasPGW    bool
+	linked    bool            // it has an EPS bearer ID of instance 0: see exchange.endsSession
 	cause     gtpc.CauseValue // 0: none
 	recovery  []byte          // the one octet of the restart counter
 }
@@ -38,6 +39,8 @@ func (m *message) read(data []byte) (int, error) {
 			m.readSender(e.Value)
 		case e.Type == gtpc.FTEID && e.Instance == 1 && !m.hasPGW:
 			m.pgw, m.hasPGW = gtpc.ParseFTEID(e.Value)
+		case e.Type == gtpc.EBI && e.Instance == 0:
+			m.linked = true
 		case e.Type == gtpc.Cause && m.cause == 0:
 			m.cause, _ = gtpc.ParseCause(e.Value)
 		case e.Type == gtpc.Recovery && m.recovery == nil && len(e.Value) > 0:

@@ -84,22 +84,22 @@ func (s *Server) alias(n uint32, address place, given uint32) uint32 {
 // is one, into the message. It returns false if the message must not go to the instance;
 // claim has then counted the message.
 func (w *worker) claim(t *turn, to *way) bool {
-	if t.origin.id != 0 || to.receiver.id == 0 || !t.hasSender && !t.badSender {
+	if to.receiver.id == 0 {
 		return true
 	}
 	s := w.server
 	c, at := w.asked(t)
-	inside := s.own(at)
-	switch {
-	case t.badSender:
-		w.drop(t.in, to.receiver.ty, meter.Malformed, &w.counts.malformed)
+	switch cause, bad := w.senderFault(t, at); {
+	case bad && cause == meter.Stranger:
+		w.drop(t.in, to.receiver.ty, cause, &w.counts.strangers)
 		return false
-	case !inside && !t.policy.admits(at):
-		w.drop(t.in, to.receiver.ty, meter.Stranger, &w.counts.strangers)
+	case bad:
+		w.drop(t.in, to.receiver.ty, cause, &w.counts.malformed)
 		return false
-	case c.given == 0: // no instance sends to it
+	case c.given == 0: // the request names no TEID to which an instance could send
 		return true
 	}
+	inside := s.own(at)
 	for n := range uint32(aliases) {
 		c.alias = s.alias(n, c.address, c.given)
 		if c.alias == 0 || !inside && w.isAnothers(t, to.receiver, c.alias) || !s.peers.claim(t.now, c, to.receiver) {
@@ -114,6 +114,20 @@ func (w *worker) claim(t *turn, to *way) bool {
 	}
 	w.reject(t, to.receiver.ty, meter.Unroutable, gtpc.NoResourcesAvailable)
 	return false
+}
+
+// senderFault returns why the sender's F-TEID keeps a peer's request from instances: it is malformed, or
+// its address at is a stranger's. It returns false if the request may reach an instance.
+func (w *worker) senderFault(t *turn, at netip.Addr) (cause meter.Cause, bad bool) {
+	switch {
+	case t.origin.id != 0:
+		return 0, false
+	case t.badSender:
+		return meter.Malformed, true
+	case t.hasSender && !w.server.own(at) && !t.policy.admits(at):
+		return meter.Stranger, true
+	}
+	return 0, false
 }
 
 // asked returns the claim that a peer's request makes by its F-TEID, without an alias, and

@@ -230,11 +230,8 @@ type Counters struct {
 // Counters returns the sums over all workers.
 func (s *Server) Counters() (t Counters, err error) {
 	now := s.config.Now()
-	t = Counters{
-		ExchangesForgotten: s.exchanges.overflow.Load(),
-		SessionsForgotten:  s.sessions.overflow.Load(), PeersForgotten: s.peers.overflow.Load(),
-		Sessions: s.sessions.len(now), Peers: s.peers.len(now),
-	}
+	t = Counters{Sessions: s.sessions.len(now), Peers: s.peers.len(now)}
+	t.ExchangesForgotten, t.SessionsForgotten, t.PeersForgotten = s.Forgotten()
 	for _, w := range s.workers {
 		c := &w.counts
 		t.Received += c.received.Load()
@@ -256,6 +253,12 @@ func (s *Server) Counters() (t Counters, err error) {
 	}
 	t.Datagrams, err = s.group.Counters()
 	return t, err
+}
+
+// Forgotten returns the counts of what was forgotten, as Counters does, without looking at what is
+// remembered.
+func (s *Server) Forgotten() (exchanges, sessions, peers uint64) {
+	return s.exchanges.overflow.Load(), s.sessions.overflow.Load(), s.peers.overflow.Load()
 }
 
 // Datagrams returns the counters of the sockets.

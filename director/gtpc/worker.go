@@ -212,7 +212,7 @@ func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 	if t.TEID == e.claim.alias {
 		to.given = e.claim.given
 	}
-	if e.kind == gtpc.DeleteSessionRequest && t.cause.Accepted() {
+	if e.endsSession() && t.cause.Accepted() {
 		to.ended = e.teid
 	}
 	if e.receiver.id != 0 {
@@ -222,20 +222,27 @@ func (w *worker) routeBack(t *turn, e exchange, first bool) way {
 		if latency, ok := w.meter.End(t.now, transaction(e.number), outcome(t.cause)); ok {
 			w.meter.Sample(e.receiver.ty, latency)
 		}
-		w.countSession(t, e)
+	}
+	if first {
+		w.countSession(t, &e)
 	}
 	w.learn(t, to)
 	w.learnPeer(t, &e)
 	return to
 }
 
-// countSession counts a created or deleted session like a dialog.
-func (w *worker) countSession(t *turn, e exchange) {
-	if e.kind != gtpc.CreateSessionRequest && e.kind != gtpc.DeleteSessionRequest || !t.cause.Accepted() {
+// countSession counts a session like a dialog when an answer accepts its begin or its end. It counts for
+// the instance that got the request. A Delete Bearer Request counts for the instance that sent it.
+func (w *worker) countSession(t *turn, e *exchange) {
+	at, begins := e.receiver, e.kind == gtpc.CreateSessionRequest
+	if e.kind == gtpc.DeleteBearerRequest {
+		at = e.sender
+	}
+	if at.id == 0 || !t.cause.Accepted() || !begins && !e.endsSession() {
 		return
 	}
-	if target := t.view.Table.ByID(e.receiver.ty, e.receiver.id); target != nil {
-		w.meter.Dialog(target, e.kind == gtpc.CreateSessionRequest)
+	if target := t.view.Table.ByID(at.ty, at.id); target != nil {
+		w.meter.Dialog(target, begins)
 	}
 }
 
@@ -285,7 +292,7 @@ func (w *worker) routeRequest(t *turn) (way, bool) {
 func (w *worker) assignNumber(t *turn, to way, target *table.Target) {
 	number := w.server.exchanges.add(t.now, exchange{
 		from: t.from, to: placeOf(to.to), sequence: t.Sequence, teid: t.TEID, key: to.key, hasKey: to.hasKey, claim: to.claim,
-		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at,
+		receiver: to.receiver, sender: t.origin, kind: t.Type, listener: t.at, linked: t.linked,
 	})
 	if _, awaits := t.Type.Response(); target != nil && (awaits || t.Type.IsCommand()) {
 		w.meter.Begin(t.now, target, transaction(number))

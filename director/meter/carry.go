@@ -116,6 +116,7 @@ func (m *Meter) TakeOver(from io.Reader) error {
 			addTo(counts, t.Counts)
 		}
 	}
+	m.newRefusals() // the previous process has reported these
 	for i, line := range c.Line {
 		entry := c.Entry[i]
 		same := c.Lines == len(m.flights.lines) && int(line) < c.Lines
@@ -169,7 +170,7 @@ func (c *typeCounts) all(to []*atomic.Uint64) []*atomic.Uint64 {
 		to = append(to, &c.latency[i])
 	}
 	// A process of another version may know only the counts above.
-	return append(to, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger])
+	return append(to, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger], &c.failures[NoRoom])
 }
 
 func sum(to []uint64, counts []*atomic.Uint64) []uint64 {

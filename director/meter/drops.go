@@ -44,6 +44,45 @@ func (c Cause) isTransport() bool {
 	return c == Unsent || c == SocketFull || c == QueueFull || c == NoConnection
 }
 
+// A Refusal is a number of messages of one type that were refused for one cause.
+type Refusal struct {
+	Type     string // empty: without a type
+	Cause    Cause
+	Messages uint64
+}
+
+// refusals are the causes for which a message is refused that is sound itself.
+var refusals = [...]Cause{NoInstance, Overloaded, OverQuota, NoRoom}
+
+// NewRefusals returns the messages that were refused since the last call. It leaves out those that
+// TakeOver has added.
+func (m *Meter) NewRefusals() []Refusal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newRefusals()
+}
+
+// newRefusals is NewRefusals for a caller that holds the lock.
+func (m *Meter) newRefusals() (all []Refusal) {
+	for i := range len(m.types) + 1 {
+		name, at := "", int(NoType)
+		if i < len(m.types) {
+			name, at = m.types[i], i
+		}
+		for r, cause := range refusals {
+			n := uint64(0)
+			for _, w := range m.workers {
+				n += w.types[at].failures[cause].Load()
+			}
+			if more := n - m.noted[at][r]; more > 0 {
+				all = append(all, Refusal{Type: name, Cause: cause, Messages: more})
+				m.noted[at][r] = n
+			}
+		}
+	}
+	return all
+}
+
 // Drop counts a message that was neither served nor answered. Unlike the other methods,
 // several goroutines may call it.
 func (w *Worker) Drop(now time.Duration, ty table.Type, cause Cause, peer netip.AddrPort) {

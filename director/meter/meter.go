@@ -38,12 +38,13 @@ const (
 	QueueFull    // the queue of its connection, or all queues, had no room
 	NoConnection // there may be no further connection to its destination now
 	Stranger     // its source may not send here
+	NoRoom       // as many connections of UEs are open as allowed
 	causes
 )
 
 var causeNames = [causes]string{
 	"no_instance", "overloaded", "malformed", "unruled", "too_many_hops", "looped", "unsent", "unroutable", "unverified",
-	"over_quota", "socket_full", "queue_full", "no_connection", "stranger",
+	"over_quota", "socket_full", "queue_full", "no_connection", "stranger", "no_room",
 }
 
 func (c Cause) String() string {
@@ -139,6 +140,7 @@ type Meter struct {
 	removed []uint16        // slots of removed instances, the longest removed first
 	next    int
 	types   []string
+	noted   [table.MaxTypes + 1][len(refusals)]uint64 // the counts of the last NewRefusals
 }
 
 type owner struct{ ty, name string }

@@ -516,6 +516,7 @@ func TestCarry(t *testing.T) {
 	two.End(start+time.Second, hash(0), Declined)
 	two.Dialog(made.ByName("a"), true)
 	two.Fail(0, NoInstance)
+	two.Fail(0, NoRoom)
 	one.Begin(start, made.ByName("gone"), hash(1000))
 	var passed bytes.Buffer
 	if err := m.Carry(&passed); err != nil {
@@ -528,8 +529,11 @@ func TestCarry(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := of(next, "b")
-	if got.InFlight != 99 || got.Begun != 100 || got.Ended["declined"] != 1 || got.Latencies.Count() != 1 || of(next, "a").DialogsBegun != 1 || next.Types()[0].Failures["no_instance"] != 1 {
+	if got.InFlight != 99 || got.Begun != 100 || got.Ended["declined"] != 1 || got.Latencies.Count() != 1 || of(next, "a").DialogsBegun != 1 {
 		t.Errorf("%+v", got)
+	}
+	if failures := next.Types()[0].Failures; failures["no_instance"] != 1 || failures["no_room"] != 1 {
+		t.Errorf("got the failures %v, want one without instance and one without room", failures)
 	}
 	if latency, ok := w.End(start+2*time.Second, hash(7), Succeeded); !ok || latency < 1999*time.Millisecond || latency > 2001*time.Millisecond {
 		t.Errorf("%s, %v", latency, ok)

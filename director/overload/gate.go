@@ -64,8 +64,8 @@ const (
 )
 
 // A Gate admits or refuses transactions. Any number of workers may use it concurrently,
-// without a lock. One goroutine at a time calls Adjust, Rebase, Learned and Resume. Times are
-// monotonic, since any fixed moment.
+// without a lock. One goroutine at a time calls Adjust, Rebase, Learned, Resume and Continue. Times
+// are monotonic, since any fixed moment.
 type Gate struct {
 	config   Config
 	interval atomic.Int64 // nanoseconds between two tokens
@@ -97,7 +97,8 @@ type answerRate struct {
 func New(config Config, now time.Duration) *Gate {
 	g := &Gate{config: config, adjusted: now}
 	// Upstreams ignore feedback with a lower number than the last, also after a restart. The
-	// clock grows faster than a gate counts its changes.
+	// clock grows faster than a gate counts its changes. If the clock was set back, call Continue;
+	// after a crash the last number is not known.
 	g.sequence.Store(uint64(time.Now().UnixMilli() / 100))
 	g.empty.Store(int64(now))
 	g.set(now, config.Initial)
@@ -191,6 +192,9 @@ func (g *Gate) Resume(now time.Duration, rate, known float64) {
 	g.known = known
 	g.set(now, rate)
 }
+
+// Continue numbers the feedback above the last number of another gate, whose place this one takes.
+func (g *Gate) Continue(last uint64) { g.sequence.Store(max(g.sequence.Load(), last+1)) }
 
 // latency returns the sum of the latencies, with those of the transactions without answer.
 func (g *Gate) latency(t Totals) time.Duration {

@@ -46,6 +46,14 @@ var (
 	errStuck = errors.New("s1ap: the peer does not read")
 )
 
+// The reasons why the director refuses an association. They are part of a log message. errStranger also
+// ends an association after a change of the policy.
+var (
+	errTotal    = errors.New("the limit max_enodebs is reached")
+	errSource   = errors.New("the limit associations_per_source is reached")
+	errStranger = errors.New("its address is in no network of s1ap.enodebs")
+)
+
 // An association is a connection with an eNodeB or with an instance that carries frames,
 // over SCTP or TCP. Any goroutine may send; one reads.
 type association struct {

@@ -134,7 +134,7 @@ func (t *turn) down(l *link, whole []byte) {
 		t.remove(e, enb, u, meter.Declined)
 		return
 	case m.Procedure == s1ap.PathSwitchRequest:
-		t.hold(place{e, enb}, u.mme)
+		t.moved(place{e, enb}, &u)
 		t.ended(e, enb, &u, meter.Succeeded)
 	case m.Procedure == s1ap.HandoverPreparation && m.Kind == s1ap.Successful,
 		m.Procedure == s1ap.InitialContextSetup:
@@ -192,6 +192,16 @@ func (t *turn) hold(here place, mme uint32) {
 	}
 }
 
+// moved records the new place of a UE after an X2 handover, and ends its connection at the old eNodeB. The
+// instance may have given the UE another MME UE S1AP ID (TS 36.413 clause 8.4.4.2).
+func (t *turn) moved(here place, u *ue) {
+	t.hold(here, u.mme)
+	if was, ok := t.server.holders.find(u.source); ok && was != here {
+		t.evicted = append(t.evicted, eviction{was, u.source})
+	}
+	u.source = 0
+}
+
 // wrong answers an instance's message that names no connection of the eNodeB.
 func (t *turn) wrong(l *link, cause s1ap.Cause) {
 	t.worker.counts.unknown.Add(1)
@@ -244,32 +254,44 @@ func (t *turn) leave(l *link, whole []byte) {
 // overload handles Overload Start and Overload Stop. start is the frame of Overload Start.
 func (t *turn) overload(l *link, start []byte) {
 	e := l.enodeb
-	was := e.overloaded
+	was, repeated := e.overload, bytes.Equal(start, l.overload)
 	l.overload = start
-	if t.reportOverload(e); e.overloaded == was {
+	if repeated || !l.isActive() {
+		start = nil
+	}
+	if t.reportOverload(e, start); bytes.Equal(e.overload, was) {
 		t.worker.counts.absorbed.Add(1)
 	}
 }
 
 // reportOverload tells the eNodeB when all active instances are overloaded, and when one no longer
-// is. An overloaded eNodeB holds back the UEs of all instances.
-func (t *turn) reportOverload(e *enodeb) {
+// is. An overloaded eNodeB holds back the UEs of all instances. latest is the frame of an Overload Start
+// with which an active instance has just begun or changed its overload, or nil. It replaces the one that the
+// eNodeB has (TS 36.413 clause 8.7.6.2).
+func (t *turn) reportOverload(e *enodeb, latest []byte) {
 	if e.state != up {
 		return
 	}
-	room, start := false, []byte(nil)
+	room, start := false, e.overload
 	for _, l := range e.links {
-		if l != nil && l.state == up && l.isActive() {
-			room, start = room || l.overload == nil, l.overload
+		if l == nil || l.state != up || !l.isActive() {
+			continue
+		}
+		room = room || l.overload == nil
+		if start == nil {
+			start = l.overload
 		}
 	}
+	if latest != nil {
+		start = latest
+	}
 	switch {
-	case room && e.overloaded:
-		e.overloaded = false
+	case room && e.overload != nil:
+		e.overload = nil
 		t.out = s1ap.AppendHeader(t.out[:0], s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore)
 		t.answer(e.association, frame.Common)
-	case !room && start != nil && !e.overloaded:
-		e.overloaded = true
+	case !room && !bytes.Equal(start, e.overload):
+		e.overload = start
 		t.pass(e.association, start)
 	}
 }

@@ -30,21 +30,22 @@ type enodeb struct {
 	serial uint64
 	region table.Region
 
-	state      state
-	gone       bool          // the association has ended
-	until      time.Duration // deadline of S1 Setup
-	last       time.Duration // time of the last S1 Setup
-	id         s1ap.ENB
-	key        uint64           // hash of id
-	setup      []byte           // the S1 Setup Request for instances
-	links      [MaxID + 1]*link // by the number of the instance
-	ues        map[uint32]ue    // by eNB UE S1AP ID
-	arrivals   [arrivals]arrival
-	arrived    uint32       // counts handovers to this eNodeB
-	refused    uint32       // MME UE S1AP ID of the last refused connection; counts up
-	overloaded bool         // the eNodeB was sent Overload Start
-	table      *table.Table // table of the last reconcile; nil: there are no links
-	policy     *Policy      // policy of the last reconcile
+	state    state
+	gone     bool          // the association has ended
+	until    time.Duration // deadline of S1 Setup
+	last     time.Duration // time of the last S1 Setup
+	checked  time.Duration // time of the last check of expire
+	id       s1ap.ENB
+	key      uint64           // hash of id
+	setup    []byte           // the S1 Setup Request for instances
+	links    [MaxID + 1]*link // by the number of the instance
+	ues      map[uint32]ue    // by eNB UE S1AP ID
+	arrivals [arrivals]arrival
+	arrived  uint32       // counts handovers to this eNodeB
+	refused  uint32       // MME UE S1AP ID of the last refused connection; counts up
+	overload []byte       // the frame of the last Overload Start that the eNodeB was sent; nil: none since Overload Stop
+	table    *table.Table // table of the last reconcile; nil: there are no links
+	policy   *Policy      // policy of the last reconcile
 }
 
 // serve handles the messages of an eNodeB until its association ends.
@@ -68,6 +69,9 @@ func (s *Server) serve(ctx context.Context, e *enodeb) {
 	if errors.Is(err, errLate) || errors.Is(err, os.ErrDeadlineExceeded) {
 		s.late.Add(1)
 	}
+	if errors.Is(err, errStranger) {
+		s.turnAway(e.peer, err)
+	}
 	e.abort()
 	t.begin()
 	e.gone = true
@@ -90,7 +94,7 @@ func (t *turn) clear(e *enodeb) {
 			e.links[n] = nil
 		}
 	}
-	e.state, e.table, e.policy, e.overloaded = down, nil, nil, false
+	e.state, e.table, e.policy, e.overload = down, nil, nil, nil
 }
 
 // reaches reports whether the eNodeB has a working link with an instance.
@@ -114,9 +118,5 @@ func (e *enodeb) anyOf(ty table.Type) *table.Target {
 
 // keyOf returns the hash of an eNodeB's identity.
 func keyOf(id s1ap.ENB) uint64 {
-	home := uint64(0)
-	if id.Home {
-		home = 1
-	}
-	return table.Mix(uint64(id.PLMN[0])<<56 | uint64(id.PLMN[1])<<48 | uint64(id.PLMN[2])<<40 | home<<32 | uint64(id.ID))
+	return table.Mix(uint64(id.PLMN[0])<<56 | uint64(id.PLMN[1])<<48 | uint64(id.PLMN[2])<<40 | uint64(id.Kind)<<32 | uint64(id.ID))
 }

@@ -3,6 +3,7 @@ package s1ap
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -113,7 +114,11 @@ func (l *link) run(ctx context.Context, s *Server) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.config.Log.Debug("an eNodeB's association with an instance ended", "enodeb", l.enodeb.peer, "instance", l.address, "error", err)
+		level := slog.LevelDebug
+		if wait == firstWait { // not again for each further attempt
+			level = slog.LevelWarn
+		}
+		s.config.Log.Log(ctx, level, "the association of an instance with an eNodeB ended or failed", "enodeb", l.enodeb.peer, "instance", l.address, "error", err)
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

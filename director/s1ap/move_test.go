@@ -135,23 +135,27 @@ func releaseCommand(ids enb.IDs) []byte {
 }
 
 // TestPathSwitchEndsTheOldConnection checks that a handover by X2 ends the connection at the old
-// eNodeB, although the old eNodeB sends nothing.
+// eNodeB, although the old eNodeB sends nothing. The instance may give the UE another MME UE S1AP ID.
 func TestPathSwitchEndsTheOldConnection(t *testing.T) {
-	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
-	s := newSite(t, false, []*instance{a, b})
-	e, f := s.enodeb(5), s.enodeb(6)
-	_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
-	there := enb.IDs{MME: ids.MME, ENB: 40}
-	f.send(f.AppendPathSwitch(nil, there, 5))
-	a.at(f.Cell).expect(s1ap.Initiating, s1ap.PathSwitchRequest)
-	a.at(f.Cell).send(about(s1ap.Successful, s1ap.PathSwitchRequest, there, nil))
-	f.expect(s1ap.Successful, s1ap.PathSwitchRequest)
-	s.until("the old connection has ended", func() bool { return s.server.Counters().UEs == 1 })
-	f.send(f.AppendUplink(nil, there, []byte{7, 0x55}))
-	a.at(f.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
-	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
-	if m, _ := e.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
-		t.Errorf("cause %v", m.Cause)
+	for name, given := range map[string]uint32{"same identifier": 1, "another identifier": 2} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
+			s := newSite(t, false, []*instance{a, b})
+			e, f := s.enodeb(5), s.enodeb(6)
+			_, ids := e.connection(1, 1, serviceRequest(), &identity.STMSI{Code: 1, TMSI: 1}, a)
+			there := enb.IDs{MME: a.id(given), ENB: 40}
+			f.send(f.AppendPathSwitch(nil, enb.IDs{MME: ids.MME, ENB: there.ENB}, 5))
+			a.at(f.Cell).expect(s1ap.Initiating, s1ap.PathSwitchRequest)
+			a.at(f.Cell).send(about(s1ap.Successful, s1ap.PathSwitchRequest, there, nil))
+			f.expect(s1ap.Successful, s1ap.PathSwitchRequest)
+			s.until("the old connection has ended", func() bool { return s.server.Counters().UEs == 1 })
+			f.send(f.AppendUplink(nil, there, []byte{7, 0x55}))
+			a.at(f.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+			e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+			if m, _ := e.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
+				t.Errorf("cause %v", m.Cause)
+			}
+		})
 	}
 }
 
@@ -277,17 +281,28 @@ func TestPagingReachesTheEnodebUnchanged(t *testing.T) {
 
 // TestOverloadIsPassedOnWhenAllInstancesHaveIt checks that the eNodeB learns of an overload only
 // while all active instances are overloaded. Otherwise it would also refuse UEs of instances with
-// room. The loss, addition and drain of an instance with room count too.
+// room. The loss, addition and drain of an instance with room count too. A further Overload Start with
+// another action must replace the first.
 func TestOverloadIsPassedOnWhenAllInstancesHaveIt(t *testing.T) {
 	a, b := newInstance(t, attachType, 1), newInstance(t, attachType, 2)
 	s := newSite(t, false, []*instance{a, b})
 	e := s.enodeb(5)
 	start := s1ap.End(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.OverloadStart, s1ap.Ignore), 0)
+	response := s1ap.ID(101) // Overload Response; the value permits only emergency sessions and terminated services
+	worse := s1ap.End(s1ap.AppendElement(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.OverloadStart, s1ap.Ignore), response, s1ap.Reject, []byte{0x20}), 0)
 	stop := s1ap.End(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.OverloadStop, s1ap.Ignore), 0)
 	a.at(e.Cell).send(start)
 	s.until("the first is absorbed", func() bool { return s.server.Counters().Absorbed == 1 })
 	b.at(e.Cell).send(start)
 	e.expect(s1ap.Initiating, s1ap.OverloadStart)
+	b.at(e.Cell).send(start)
+	s.until("an equal one is absorbed", func() bool { return s.server.Counters().Absorbed == 2 })
+	b.at(e.Cell).send(worse)
+	if _, raw := e.expect(s1ap.Initiating, s1ap.OverloadStart); string(raw) != string(worse) {
+		t.Errorf("% x", raw)
+	}
+	a.at(e.Cell).send(start) // it repeats its own
+	s.until("a repeated one is absorbed", func() bool { return s.server.Counters().Absorbed == 3 })
 	a.at(e.Cell).send(stop)
 	e.expect(s1ap.Initiating, s1ap.OverloadStop)
 

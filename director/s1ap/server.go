@@ -81,7 +81,7 @@ type Server struct {
 	queued atomic.Int64 // octets in all send queues
 	ues    atomic.Int64 // connections of all eNodeBs
 
-	accepted, turnedAway, late, setups, setupFailures, losses, misnumbered atomic.Uint64
+	accepted, turnedAway, crowded, strangers, late, setups, setupFailures, losses, misnumbered atomic.Uint64
 }
 
 // An origin is an address (IPv6: a /64) that eNodeBs connect from.
@@ -220,8 +220,9 @@ func (s *Server) Run(ctx context.Context) error {
 // following is the interval at which follow compares links with the table and the policy.
 const following = 100 * time.Millisecond
 
-// follow reconciles the links of all eNodeBs with the current table and policy, and ends the
-// associations of eNodeBs that do not complete S1 Setup in time. It runs until ctx is done.
+// follow reconciles the links of all eNodeBs with the current table and policy. It ends the
+// associations of eNodeBs that do not complete S1 Setup in time, or that the policy no longer admits, and
+// connections that an instance leaves unanswered. It runs until ctx is done.
 func (s *Server) follow(ctx context.Context) {
 	ticker := time.NewTicker(following)
 	defer ticker.Stop()
@@ -239,9 +240,13 @@ func (s *Server) follow(ctx context.Context) {
 			t := turns[e.worker]
 			t.begin()
 			t.reconcile(ctx, e)
-			late := e.state == down && t.now >= e.until
+			t.expire(e)
+			late, stranger := e.state == down && t.now >= e.until, !t.policy.admits(e.peer.Addr())
 			t.end()
-			if late {
+			switch {
+			case stranger:
+				e.abortFor(errStranger)
+			case late:
 				e.abortFor(errLate)
 			}
 		}
@@ -273,9 +278,9 @@ func (s *Server) accept(ctx context.Context, l listener) {
 			}
 			continue
 		}
-		e, ok := s.admit(conn)
-		if !ok {
-			s.turnedAway.Add(1)
+		e, err := s.admit(conn)
+		if err != nil {
+			s.turnAway(conn.RemoteAddr(), err)
 			_ = conn.Close() // no error matters: nothing was read
 			continue
 		}
@@ -284,12 +289,28 @@ func (s *Server) accept(ctx context.Context, l listener) {
 	}
 }
 
+// turnAway counts and logs an association that the director refuses, or ends because of the policy.
+func (s *Server) turnAway(peer fmt.Stringer, why error) {
+	switch {
+	case errors.Is(why, errTotal):
+		s.turnedAway.Add(1)
+	case errors.Is(why, errSource):
+		s.crowded.Add(1)
+	case errors.Is(why, errStranger):
+		s.strangers.Add(1)
+	default: // most likely the peer has ended it already
+		s.config.Log.Debug("an eNodeB's association ended", "enodeb", peer, "error", why)
+		return
+	}
+	s.config.Log.Warn("association of an eNodeB refused: "+why.Error(), "enodeb", peer)
+}
+
 // admit adds an eNodeB for a connection, if the limits allow it and the policy admits its
 // address.
-func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
+func (s *Server) admit(conn net.Conn) (*enodeb, error) {
 	a, err := newAssociation(s, conn, false)
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,8 +319,13 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	if from == nil {
 		from = new(origin)
 	}
-	if len(s.open) >= s.config.ENodeBs || from.associations >= s.config.PerSource || !s.policy.Load().admits(a.peer.Addr()) {
-		return nil, false
+	switch {
+	case !s.policy.Load().admits(a.peer.Addr()):
+		return nil, errStranger
+	case from.associations >= s.config.PerSource:
+		return nil, errSource
+	case len(s.open) >= s.config.ENodeBs:
+		return nil, errTotal
 	}
 	s.serial++
 	e := &enodeb{association: a, worker: s.workers[s.serial%uint64(len(s.workers))], origin: from, serial: s.serial, ues: map[uint32]ue{}, until: s.config.Now() + s.config.First}
@@ -309,7 +335,7 @@ func (s *Server) admit(conn net.Conn) (*enodeb, bool) {
 	s.open[e] = struct{}{}
 	from.associations++
 	s.origins[at] = from
-	return e, true
+	return e, nil
 }
 
 // forget removes an eNodeB whose association has ended.
@@ -366,7 +392,9 @@ type Counters struct {
 	Strayed             uint64 // messages without a destination
 	Resets              uint64 // received Resets
 	Accepted            uint64 // associations with eNodeBs
-	TurnedAway          uint64 // associations refused because of a limit or of the policy
+	TurnedAway          uint64 // associations refused because of Config.ENodeBs
+	Crowded             uint64 // associations refused because of Config.PerSource
+	Strangers           uint64 // associations refused or ended because of Policy.ENodeBs
 	Late                uint64 // associations that ended because S1 Setup or the rest of a frame was late
 	Setups, Failures    uint64 // S1 Setups of eNodeBs
 	Losses              uint64 // links that ended after their S1 Setup
@@ -395,6 +423,7 @@ func (s *Server) Counters() (t Counters) {
 		t.Resets += c.resets.Load()
 	}
 	t.Accepted, t.TurnedAway, t.Setups, t.Failures = s.accepted.Load(), s.turnedAway.Load(), s.setups.Load(), s.setupFailures.Load()
+	t.Crowded, t.Strangers = s.crowded.Load(), s.strangers.Load()
 	t.Late, t.Losses, t.Misnumbered, t.UEs, t.Queued = s.late.Load(), s.losses.Load(), s.misnumbered.Load(), int(s.ues.Load()), s.queued.Load()
 	for _, e := range s.associations() {
 		e.worker.mu.Lock()

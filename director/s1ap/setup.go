@@ -9,7 +9,7 @@ import (
 	"vitrine/wire/s1ap/frame"
 )
 
-// timeToWait is the value of Time To Wait for a retry after 1 s (TS 36.413 clause 9.2.3.26;
+// timeToWait is the value of Time To Wait for a retry after 1 s (TS 36.413 clause 9.2.1.61;
 // the values are an enumeration).
 const timeToWait = 0
 
@@ -35,14 +35,14 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 		t.indicate(e.association, 0, s1ap.CauseIncompatible)
 		return
 	case !served:
-		t.failSetup(e, s1ap.CauseUnknownPLMN, false)
+		t.failSetup(e, s1ap.CauseUnknownPLMN, "it is of another network")
 		return
 	case e.state == up && t.now < e.last+setupPause:
-		t.failSetup(e, s1ap.CauseIncompatible, true)
+		t.failSetup(e, s1ap.CauseIncompatible, "it is too soon after the last")
 		return
 	case !t.server.claim(e, in.enodeb):
 		t.worker.meter.Drop(t.now, meter.NoType, meter.Stranger, e.peer)
-		t.failSetup(e, s1ap.CauseIncompatible, true)
+		t.failSetup(e, s1ap.CauseIncompatible, "another address has its identity")
 		return
 	}
 	t.clear(e)
@@ -53,7 +53,7 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 // the S1 Setup Response, so settle comes first.
 func (t *turn) relinked(e *enodeb) {
 	t.settle(e)
-	t.reportOverload(e)
+	t.reportOverload(e, nil)
 }
 
 // settle answers the eNodeB's S1 Setup when the attempts of all links are over. One link that
@@ -75,7 +75,7 @@ func (t *turn) settle(e *enodeb) {
 	if !reached {
 		t.clear(e)
 		e.until = t.now + t.server.config.First
-		t.failSetup(e, noResource, true)
+		t.failSetup(e, noResource, "no instance accepts it")
 		return
 	}
 	e.state, e.last = up, t.now
@@ -83,18 +83,21 @@ func (t *turn) settle(e *enodeb) {
 	pool := &t.policy.Pool
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
 	b = s1ap.AppendName(b, s1ap.MMEName, s1ap.Ignore, pool.Name)
-	b = s1ap.AppendServedGroup(b, s1ap.Reject, pool.PLMN, pool.Group, pool.codes())
+	b = s1ap.AppendServed(b, s1ap.Reject, pool.PLMN, pool.Group, pool.codes()...)
 	start := len(b)
 	b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), pool.Capacity)
 	t.out = s1ap.EndElement(b, start)
 	t.answer(e.association, frame.Common)
 }
 
-func (t *turn) failSetup(e *enodeb, cause s1ap.Cause, again bool) {
+// failSetup answers S1 Setup with a failure, and logs why. With all causes but another network, the eNodeB
+// may try again.
+func (t *turn) failSetup(e *enodeb, cause s1ap.Cause, why string) {
 	t.server.setupFailures.Add(1)
+	t.server.config.Log.Warn("setup of an eNodeB refused: "+why, "enodeb", e.peer)
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Unsuccessful, s1ap.S1Setup, s1ap.Reject)
 	b = s1ap.AppendCause(b, s1ap.Ignore, cause)
-	if again {
+	if cause != s1ap.CauseUnknownPLMN {
 		b = s1ap.AppendEnum(b, s1ap.TimeToWait, s1ap.Ignore, timeToWait)
 	}
 	t.out = b

@@ -239,7 +239,7 @@ func (in *instance) setUp(p *peer) {
 // setupResponse returns the S1 Setup Response of an instance.
 func setupResponse(number uint8) []byte {
 	b := s1ap.AppendHeader(nil, s1ap.Successful, s1ap.S1Setup, s1ap.Reject)
-	b = s1ap.AppendServed(b, s1ap.Reject, identity.GUMMEI{PLMN: network(), Group: 1, Code: number})
+	b = s1ap.AppendServed(b, s1ap.Reject, network(), 1, number)
 	start := len(b)
 	b = append(s1ap.BeginElement(b, s1ap.RelativeCapacity, s1ap.Ignore), 255)
 	return s1ap.End(s1ap.EndElement(b, start), 0)

@@ -378,19 +378,22 @@ func TestRefusedUEMayTryAgain(t *testing.T) {
 }
 
 func TestAssociationsAreLimited(t *testing.T) {
-	for name, change := range map[string]func(*Config, *Policy){
-		"per source": func(c *Config, _ *Policy) { c.PerSource = 2 },
-		"in total":   func(c *Config, _ *Policy) { c.ENodeBs = 2 },
+	for name, limit := range map[string]struct {
+		change         func(*Config, *Policy)
+		source, others uint64
+	}{
+		"per source": {func(c *Config, _ *Policy) { c.PerSource = 2 }, 1, 0},
+		"in total":   {func(c *Config, _ *Policy) { c.ENodeBs = 2 }, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, false, []*instance{newInstance(t, attachType, 1)}, change)
+			s := newSite(t, false, []*instance{newInstance(t, attachType, 1)}, limit.change)
 			s.enodeb(1)
 			second := s.enodeb(2)
 			if s.connect(3).read() != nil {
 				t.Error("a third association was accepted")
 			}
-			if c := s.server.Counters(); c.TurnedAway != 1 {
-				t.Errorf("counted %d refused associations, want 1", c.TurnedAway)
+			if c := s.server.Counters(); c.Crowded != limit.source || c.TurnedAway != limit.others {
+				t.Errorf("counted %d associations refused by the limit of a source and %d by that of all, want %d and %d", c.Crowded, c.TurnedAway, limit.source, limit.others)
 			}
 			if err := second.conn.Close(); err != nil {
 				t.Fatal(err)

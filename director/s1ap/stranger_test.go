@@ -1,6 +1,9 @@
 package s1ap
 
 import (
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,6 +153,9 @@ func TestOneAddressLeavesRoomForOthers(t *testing.T) {
 	if c := s.server.Counters(); c.Full != 2 || c.UEs != 2*most/originShare {
 		t.Errorf("%+v", c)
 	}
+	if failures := s.meter.Types()[0].Failures; failures["no_room"] != 2 {
+		t.Errorf("got the failures %v of the type, want 2 for no_room", failures)
+	}
 	_ = two.conn.Close()
 	s.until("its connection has ended", func() bool { return s.server.Counters().UEs == 3 })
 	one.begin(2, attachRequest(3), nil, a)
@@ -231,4 +237,74 @@ func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
 	}
 	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
 	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
+}
+
+// A book is a log that tests can read while it is written.
+type book struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// logs makes a site write its log into the book.
+func (b *book) logs(c *Config, _ *Policy) { c.Log = slog.New(slog.NewTextHandler(b, nil)) }
+
+func (b *book) has(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Contains(b.text.String(), text)
+}
+
+// TestNetworksOfEnodebsAreEnforcedAtOnce takes the network of a connected eNodeB out of the policy, as a
+// reload does. Its association must end, and its connections too. Other eNodeBs must stay.
+func TestNetworksOfEnodebsAreEnforcedAtOnce(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	var log book
+	s := newSite(t, false, []*instance{a}, log.logs)
+	unwanted := s.connectFrom("127.0.0.2", 6)
+	unwanted.send(unwanted.AppendSetup(nil))
+	unwanted.expect(s1ap.Successful, s1ap.S1Setup)
+	unwanted.connection(1, 1, attachRequest(1), nil, a)
+	e := s.enodeb(5)
+	_, ids := e.connection(1, 2, attachRequest(2), nil, a)
+	p := *s.server.policy.Load()
+	p.ENodeBs = append(p.ENodeBs, prefix("127.0.0.1/32"))
+	s.server.SetPolicy(&p)
+	if unwanted.read() != nil {
+		t.Error("the eNodeB outside of the networks got a message, want the end of its association")
+	}
+	s.until("its connection has ended", func() bool { c := s.server.Counters(); return c.UEs == 1 && c.ENodeBs == 1 && c.Strangers == 1 })
+	if !log.has("association of an eNodeB refused: its address is in no network of s1ap.enodebs") {
+		t.Error("the log does not say why the association ended")
+	}
+	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
+	e.arrived(s1ap.UplinkNASTransport, a)
+}
+
+// TestUnreachableInstanceIsTold lets an eNodeB lose the only instance. The refused UE must count for its
+// type, and the log must name what the eNodeB does not reach.
+func TestUnreachableInstanceIsTold(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	var log book
+	s := newSite(t, false, []*instance{a}, log.logs)
+	e := s.enodeb(5)
+	a.kill()
+	s.until("the association has ended", func() bool { return s.server.Counters().Links == 0 })
+	e.send(e.AppendInitial(nil, 1, attachRequest(1), nil))
+	e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport)
+	if failures := s.meter.Types()[0].Failures; failures["no_instance"] != 1 {
+		t.Errorf("got the failures %v of the type, want 1 for no_instance", failures)
+	}
+	s.until("the log names the instance", func() bool { return log.has("instance=" + a.listener.Addr().String()) })
+	f := s.connect(6)
+	f.send(f.AppendSetup(nil))
+	f.expect(s1ap.Unsuccessful, s1ap.S1Setup)
+	if !log.has("setup of an eNodeB refused: no instance accepts it") {
+		t.Error("the log does not say why S1 Setup failed")
+	}
 }

@@ -2,6 +2,7 @@ package s1ap
 
 import (
 	"sync"
+	"time"
 
 	"vitrine/director/meter"
 	"vitrine/director/table"
@@ -12,8 +13,10 @@ import (
 // one instance from its first message to its end.
 type ue struct {
 	mme     uint32 // the MME UE S1AP ID; 0: the instance has not answered yet
+	source  uint32 // the MME UE S1AP ID at the old eNodeB, until the instance grants a path switch; 0: no path switch
 	number  uint8  // number of the instance
 	awaits  kind   // the transaction without a final answer; none: there is none
+	waited  uint8  // checks of expire that found no answer of the instance
 	leaving bool   // the instance has sent a UE Context Release Command
 }
 
@@ -105,6 +108,33 @@ func (t *turn) remove(e *enodeb, enb uint32, u ue, o meter.Outcome) {
 	}
 	if l := e.links[u.number]; l != nil {
 		t.worker.meter.Dialog(l.target, false)
+	}
+}
+
+// An instance has 2 minutes to answer the first message of a connection, and up to one answerCheck more.
+// An overloaded MME must not lose a connection by that. A UE gives up after 15 s (T3410, TS 24.301 clause
+// 10.2), and an MME repeats a request for 30 s (T3460).
+const (
+	answerCheck  = 30 * time.Second // interval between two checks of an eNodeB's connections
+	answerChecks = 4                // checks that a connection without an answer survives
+)
+
+// expire ends connections whose instance has not answered their first message in time. An eNodeB drops them
+// in silence, because UE Context Release Request needs the MME UE S1AP ID (TS 36.413 clause 9.1.4.5).
+func (t *turn) expire(e *enodeb) {
+	if t.now < e.checked+answerCheck {
+		return
+	}
+	e.checked = t.now
+	for enb, u := range e.ues {
+		switch {
+		case u.mme != 0:
+		case u.waited == answerChecks:
+			t.remove(e, enb, u, meter.Unanswered)
+		default:
+			u.waited++
+			e.ues[enb] = u
+		}
 	}
 }
 

@@ -123,7 +123,7 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	u := ue{number: uint8(target.ID), awaits: none}
 	if !t.put(e, in.enb, u) {
 		t.worker.counts.full.Add(1)
-		t.refuse(e, a.kind, r.ty, meter.QueueFull)
+		t.refuse(e, a.kind, r.ty, meter.NoRoom)
 		return
 	}
 	t.began(e, in.enb, &u, a.kind)
@@ -303,6 +303,7 @@ func (t *turn) arrive(e *enodeb, whole []byte) {
 // failHandover fails a handover because of a limit on connections.
 func (t *turn) failHandover(e *enodeb, l *link) {
 	t.worker.counts.full.Add(1)
+	t.worker.meter.Fail(l.target.Type, meter.NoRoom)
 	mme, enb := t.in.mme, t.in.enb
 	b := s1ap.AppendHeader(t.out[:0], s1ap.Unsuccessful, s1ap.HandoverResourceAllocation, s1ap.Reject)
 	b = s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Ignore, mme)
@@ -333,10 +334,10 @@ func (t *turn) pathSwitch(e *enodeb, whole []byte) {
 		t.failSwitch(e, s1ap.CauseUnknownMMEUEID)
 		return
 	}
-	u := ue{number: l.number, awaits: none}
+	u := ue{source: in.source, number: l.number, awaits: none}
 	if !t.put(e, in.enb, u) {
 		t.worker.counts.full.Add(1)
-		t.refuse(e, pathSwitch, l.target.Type, meter.QueueFull)
+		t.refuse(e, pathSwitch, l.target.Type, meter.NoRoom)
 		return
 	}
 	t.began(e, in.enb, &u, pathSwitch)

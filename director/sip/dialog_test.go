@@ -110,6 +110,33 @@ func TestFlow(t *testing.T) {
 	}
 }
 
+// TestAggregateWithoutRecordRoute checks a caller's BYE through an instance that records no route, so the
+// route set has the entries of two passes side by side. The instance needs those of the second pass to
+// reach the connection that the callee opened.
+func TestAggregateWithoutRecordRoute(t *testing.T) {
+	s := newStage(t, rulesConfig())
+	conn := netip.MustParseAddrPort("192.0.2.7:40001")
+	_, m := s.must(strings.Replace(register, "/UDP", "/TCP", 1), conn, tcp4)
+	path := elements(m, sip.Path)
+	r, m := s.must(lines("INVITE sip:a@example.com SIP/2.0"), client, udp4)
+	instance, first := s.targetOf(r.to).Address, elements(m, sip.RecordRoute)
+	via := "Via: SIP/2.0/UDP " + instance.String() + ";branch=z9hG4bKi"
+	_, m = s.must(lines("INVITE sip:a@192.0.2.7:5064 SIP/2.0", via, "Route: "+path[0]), instance, udp4)
+	second := elements(m, sip.RecordRoute)
+
+	const bye, to = "BYE sip:a@192.0.2.7:5064 SIP/2.0", "To: <sip:a@example.com>;tag=2"
+	rest := second[1] + ", " + second[0]
+	for _, between := range []string{", ", "\r\nRoute: "} {
+		r, m = s.must(lines(bye, "Route: "+strings.Join([]string{first[1], first[0], second[1], second[0]}, between), to), client, udp4)
+		s.same("the caller's BYE", r.to, instance.String())
+		s.same("Route at the instance", strings.Join(elements(m, sip.Route), ", "), rest)
+	}
+	r, m = s.must(lines(bye, via, "Route: "+rest, to), instance, udp4)
+	if r.flow != conn || m.Route != nil {
+		t.Errorf("the instance's BYE went to %v with Route %q, want the callee's connection and no Route", r.flow, m.Route)
+	}
+}
+
 // A call is one call at an instance.
 type call struct {
 	*stage
@@ -177,6 +204,40 @@ func TestDialogsCounted(t *testing.T) {
 	c.dialogs("a BYE with credentials", 1, 1)
 	c.hangUp()
 	c.dialogs("both hang up", 1, 1)
+}
+
+// TestByesOfNoDialogDoNotCount checks that a BYE ends a dialog only at the instance that the director's own
+// Route entry names, although another instance answers it.
+func TestByesOfNoDialogDoNotCount(t *testing.T) {
+	c := newCall(newStage(t, rulesConfig()))
+	c.answer(c.sent, 200)
+	stray, _ := c.must(lines("BYE sip:b@example.com SIP/2.0", "CSeq: 8 BYE", "To: <sip:b@example.com>;tag=stray"), client, udp4)
+	c.same("a BYE without Route", stray.to, c.target.Address.String())
+	c.answer(stray.text, 481)
+	c.dialogs("a BYE without Route", 1, 0)
+
+	other := &call{stage: c.stage, target: c.epochs.View().Table.ByName("ses-1")}
+	if other.target == c.target {
+		other.target = c.epochs.View().Table.ByName("ses-2")
+	}
+	c.now += c.epochs.Pace()
+	wait := c.epochs.Publish(c.now, c.epochs.View().Table, func(at *table.Target) table.Condition {
+		if at.Name == other.target.Name {
+			return table.Away
+		}
+		return table.Up
+	})
+	if wait != 0 {
+		t.Fatalf("publication of the health has to wait %v", wait)
+	}
+	moved, _ := c.must(lines("BYE sip:b@example.com SIP/2.0", "CSeq: 9 BYE", "Route: "+c.route('i', other.target, "c1"), "To: <sip:b@example.com>;tag=moved"), client, udp4)
+	c.same("the BYE of an instance that is away", moved.to, c.target.Address.String())
+	c.answer(moved.text, 481)
+	c.dialogs("the BYE of another instance", 1, 0)
+	other.dialogs("its BYE while it is away", 0, 1)
+
+	c.answer(c.inside("BYE", "bye"), 200)
+	c.dialogs("its own BYE", 1, 1)
 }
 
 // TestDialogThatRingsLong checks that a late answer of the instance begins a dialog, even if the

@@ -110,14 +110,14 @@ func (k *signingKey) verify(mac, over []byte) bool {
 type way struct {
 	flow   netip.AddrPort // remote address of the connection that the request came on; invalid: UDP
 	reply  netip.AddrPort
-	begins bool // the request begins a counted dialog
+	counts bool // the request begins or ends a counted dialog
 }
 
 // viaInput returns the input of the MAC in Via. It consists of values, not of text,
 // because proxies may rewrite a Via.
 func (p *Proxy) viaInput(s *stamp, w *way) []byte {
 	b := append(p.over[:0], viaKind, 0)
-	if w.begins {
+	if w.counts {
 		b[1] = 1
 	}
 	b = binary.BigEndian.AppendUint32(b, s.head())

@@ -120,6 +120,7 @@ func TestDropReasons(t *testing.T) {
 	elsewhere := map[meter.Cause]string{
 		meter.Overloaded: "an ACK passes every gate", meter.Unsent: "transport", meter.SocketFull: "transport",
 		meter.QueueFull: "transport", meter.NoConnection: "transport", meter.Stranger: "only GTP-C has a list of peers",
+		meter.NoRoom: "only S1AP limits the connections of UEs",
 	}
 	s := limited(t, 1)
 	request, m := s.must(register, client, udp4)

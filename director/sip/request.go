@@ -47,9 +47,9 @@ func (p *Proxy) request(m *sip.Message, n int) bool {
 	}
 	// A strict router put the director's URI into the request line and the original
 	// request URI at the end of Route (section 16.4).
-	routable := p.undoStrictRouting(m)
+	routable := p.undoStrictRouting(m, &s.routes)
 	if routable {
-		s.routes = p.takeRoutes(m)
+		p.takeRoutes(m, &s.routes)
 	}
 	s.rule, s.named = p.rules.find(m)
 	if over, answered := p.exceedsQuota(m, s); over {
@@ -89,8 +89,9 @@ func (s *pass) keyIn(m *sip.Message, ty table.Type) uint64 {
 	return s.callID
 }
 
-// undoStrictRouting undoes the change of a strict router. It returns false if it cannot.
-func (p *Proxy) undoStrictRouting(m *sip.Message) bool {
+// undoStrictRouting undoes the change of a strict router, and takes the mark in the request
+// line. It returns false if it cannot.
+func (p *Proxy) undoStrictRouting(m *sip.Message, r *routes) bool {
 	if m.Route == nil || bytes.IndexByte(m.URI, '.') < 0 {
 		return true
 	}
@@ -124,7 +125,8 @@ func (p *Proxy) undoStrictRouting(m *sip.Message) bool {
 		before := bytes.LastIndexByte(p.edits.data[:p.edits.offset(last)], ',')
 		p.edits.cut(before, p.edits.end(line))
 	}
-	m.URI = address
+	m.URI, r.moved = address, last
+	p.takeMark(r, u.User)
 	return true
 }
 
@@ -268,6 +270,7 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 		p.meter.Sent(s.target)
 	default:
 		p.meter.Begin(p.in.At, s.target, s.stamp.transaction)
+		p.endElsewhere(m, s)
 	}
 	return true
 }
@@ -327,12 +330,12 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) (sent, answere
 	if p.rules.feedback && !s.stamp.outward {
 		b = append(b, `;oc;oc-algo="loss"`...)
 	}
-	w := way{flow: p.flow(inbound), reply: replyOf(&s.via, p.in.From, inbound.Stream), begins: s.begins(m)}
+	w := way{flow: p.flow(inbound), reply: replyOf(&s.via, p.in.From, inbound.Stream), counts: s.isCounted(m)}
 	if inbound.Stream {
 		b = appendFlow(append(append(append(b, ';'), flowName...), '='), w.flow)
 	}
-	if w.begins {
-		b = append(append(b, ';'), beginsName...)
+	if w.counts {
+		b = append(append(b, ';'), countsName...)
 	}
 	b = p.keys.signer.append(append(append(append(b, ';'), macName...), '='), p.viaInput(&s.stamp, &w))
 	b = append(b, '\r', '\n')
@@ -351,10 +354,33 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) (sent, answere
 	return true, false
 }
 
-// begins reports whether the request begins a dialog that is counted once it is
-// established.
-func (s *pass) begins(m *sip.Message) bool {
-	return string(m.Method) == "INVITE" && s.stamp.ty != noType && !s.tagged && !s.isForwarded(m)
+// isCounted reports whether the answer to the request may begin or end a dialog that is
+// counted.
+func (s *pass) isCounted(m *sip.Message) bool {
+	switch string(m.Method) {
+	case "INVITE":
+		return s.stamp.ty != noType && !s.tagged && !s.isForwarded(m)
+	case "BYE":
+		return s.isOfTarget()
+	}
+	return false
+}
+
+// isOfTarget reports whether the director's own signed Route entry names the instance that
+// gets the request. Anybody can send a request without that entry, and an instance also
+// gets requests of the dialogs of others that are away.
+func (s *pass) isOfTarget() bool {
+	mark := &s.routes.mark
+	return s.routes.signed && !mark.outward && mark.id == s.target.ID && string(mark.typeName) == s.target.TypeName()
+}
+
+// endElsewhere counts the end of the dialog of another instance than the one that got the
+// BYE. The answer says nothing about that dialog.
+func (p *Proxy) endElsewhere(m *sip.Message, s *pass) {
+	if string(m.Method) == "BYE" && s.routes.signed && !s.isOfTarget() {
+		ty, id := p.dialogOf(s)
+		p.countDialog(m, &stamp{ty: ty, id: id}, false)
+	}
 }
 
 // isForwarded reports whether an instance only forwards the request. The request then came

@@ -33,7 +33,7 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 	}
 	p.cutVia(m)
 	if s.ty != noType {
-		p.countResponse(m, &s, w.begins)
+		p.countResponse(m, &s, w.counts)
 		if !s.outward && len(own.OC) > 0 && p.rules.feedback && !p.explains && p.isInstance(&s) {
 			p.server.losses.record(p.in.At, s.ty, s.id, &own)
 		}
@@ -65,8 +65,8 @@ func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool)
 			mac = value
 		case sip.EqualFold(name, flowName):
 			flow = value
-		case sip.EqualFold(name, beginsName):
-			w.begins = true
+		case sip.EqualFold(name, countsName):
+			w.counts = true
 		}
 	}
 	if mac == nil && p.keys.oldVias {
@@ -107,8 +107,9 @@ func (p *Proxy) cutVia(m *sip.Message) {
 }
 
 // countResponse counts a response. Anybody may answer a request from an instance. Only an
-// instance or a trusted address may answer a request to an instance.
-func (p *Proxy) countResponse(m *sip.Message, s *stamp, begins bool) {
+// instance or a trusted address may answer a request to an instance. counts says that the
+// request begins or ends a counted dialog.
+func (p *Proxy) countResponse(m *sip.Message, s *stamp, counts bool) {
 	method := string(m.SequenceMethod)
 	if method == "CANCEL" || !s.outward && !p.isTrusted(p.in.From.Addr()) {
 		return
@@ -129,11 +130,11 @@ func (p *Proxy) countResponse(m *sip.Message, s *stamp, begins bool) {
 	}
 	switch method {
 	case "INVITE": // even if the meter has forgotten the INVITE after long ringing
-		if begins && m.Status < 300 && isRecorded(m) {
+		if counts && m.Status < 300 && isRecorded(m) {
 			p.countDialog(m, s, true)
 		}
 	case "BYE": // after 401 or 407 another BYE follows; an outward BYE was counted when it was sent
-		if !s.outward && m.Status != 401 && m.Status != 407 {
+		if counts && !s.outward && m.Status != 401 && m.Status != 407 {
 			p.countDialog(m, s, false)
 		}
 	}

@@ -56,11 +56,11 @@ func (p *Proxy) isSigned(m *routeMark) bool {
 
 // routes is the result of reading a request's Route header.
 type routes struct {
-	own   bool      // the first element is the director's own
 	mark  routeMark // of the first own element with an accepted mark
 	flow  []byte    // of the own elements with a valid MAC
 	next  []byte    // the first element that is not the director's, or empty
 	known bool      // mark is set
+	moved []byte    // the last element, which undoStrictRouting moved into the request line; nil: none
 
 	signed bool // mark has a valid MAC
 
@@ -72,11 +72,14 @@ type routes struct {
 const maxMarks = 8
 
 // takeRoutes reads the Route header and removes the director's own elements from its
-// front (RFC 3261 section 16.4), as edits. One pass adds at most two of them.
-func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
+// front (RFC 3261 section 16.4), as edits. Of those that send a request inward, it removes
+// only the two that one pass added: the instance sends the request on by the others.
+func (p *Proxy) takeRoutes(m *sip.Message, r *routes) {
 	if m.Route == nil {
-		return r
+		return
 	}
+	complete := false // both elements of a pass are taken
+	moved := p.edits.offset(r.moved)
 	for f := m.Fields(); f.Next(); {
 		if f.Kind != sip.Route {
 			continue
@@ -84,12 +87,17 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 		rest, taken := f.Value, false
 		for len(rest) > 0 {
 			element, after := sip.CutElement(rest)
+			if p.edits.offset(element) == moved {
+				rest = nil
+				break
+			}
 			u, ok := sip.ParseURI(sip.Address(element))
-			if !ok || !p.isOwn(u.Host, u.Port) {
+			if complete || !ok || !p.isOwn(u.Host, u.Port) {
 				r.next = element
 				break
 			}
-			p.takeMark(&r, u.User)
+			complete = r.known && !r.mark.outward
+			p.takeMark(r, u.User)
 			taken, rest = true, after
 		}
 		switch start := p.edits.offset(f.Name); {
@@ -99,16 +107,14 @@ func (p *Proxy) takeRoutes(m *sip.Message) (r routes) {
 			p.edits.cut(p.edits.offset(f.Value), p.edits.offset(rest))
 		}
 		if len(r.next) > 0 {
-			return r
+			return
 		}
 	}
-	return r
 }
 
 // takeMark reads the mark of an own element. A mark without a valid MAC is ignored. A
 // mark without any MAC counts while the keyring allows it, but its flow never does.
 func (p *Proxy) takeMark(r *routes, user []byte) {
-	r.own = true
 	mark, ok := parseMark(user)
 	if !ok {
 		return

@@ -41,8 +41,11 @@ func (st *streams) isInstance(a netip.Addr) bool {
 // hasRoom reports whether another connection with an address that is not an instance's is
 // allowed.
 func (st *streams) hasRoom(a netip.Addr) bool {
-	return st.count < st.maxOthers && st.others[source.Of(a)] < st.maxPerSource
+	return st.count < st.maxOthers && !st.isCrowded(a)
 }
+
+// isCrowded reports whether an address that is not an instance's has as many connections as it may.
+func (st *streams) isCrowded(a netip.Addr) bool { return st.others[source.Of(a)] >= st.maxPerSource }
 
 // addCount adds a new stream to the counts.
 func (st *streams) addCount(c *stream) {

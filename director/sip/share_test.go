@@ -40,8 +40,8 @@ func TestSlotsForInstances(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	if s := settled(); s.Accepted != 9 {
-		t.Errorf("accepted %d of 20 connections, want 5 of one address and 4 of the other", s.Accepted)
+	if s := settled(); s.Accepted != 9 || s.Crowded != 5 {
+		t.Errorf("accepted %d of 20 connections, and the limit of one address refused %d, want 9 (5 of one address, 4 of the other) and 5", s.Accepted, s.Crowded)
 	}
 	p := newPhone(t, "udp", d.Addresses()[0])
 	p.send(p.request("INVITE", "one", 0))

@@ -33,9 +33,9 @@ const (
 	maxListeners = 64
 	// flowName is the Via parameter that names the connection of a request.
 	flowName = "vf"
-	// beginsName is the Via parameter that marks the begin of a counted dialog. It is not
-	// in the branch, because CANCEL and the ACK of a failure share the branch.
-	beginsName = "vb"
+	// countsName is the Via parameter that marks a request that begins or ends a counted dialog.
+	// It is not in the branch, because CANCEL and the ACK of a failure share the branch.
+	countsName = "vb"
 )
 
 // append writes the stamp after cookie and mark.

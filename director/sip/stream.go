@@ -33,6 +33,7 @@ type StreamCounters struct {
 	Accepted uint64 // connections, since the start
 	Dialed   uint64
 	Refused  uint64 // connections for which there was no room
+	Crowded  uint64 // of those, the ones that the limit of their source refused
 	Broken   uint64 // connections that failed: neither closed by the peer nor idle
 	Sent     uint64 // messages
 	Unsent   uint64 // messages that could not be sent
@@ -70,7 +71,7 @@ type streams struct {
 
 	queued atomic.Int64 // bytes
 
-	accepted, dialed, refused, broken, sent, unsent atomic.Uint64
+	accepted, dialed, full, crowded, broken, sent, unsent atomic.Uint64
 }
 
 // A streamWorker handles the messages of some connections, one at a time.
@@ -197,12 +198,26 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 		peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 		peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 		if _, fresh := st.open(peer, listener, conn); !fresh {
-			st.refused.Add(1)
+			st.refuse(peer)
 			_ = conn.Close()
 			continue
 		}
 		st.accepted.Add(1)
 	}
+}
+
+// refuse counts and logs a connection for which there is no room.
+func (st *streams) refuse(peer netip.AddrPort) {
+	st.mu.Lock()
+	crowded := !st.isInstance(peer.Addr()) && st.isCrowded(peer.Addr())
+	st.mu.Unlock()
+	if crowded {
+		st.crowded.Add(1)
+		st.log.Warn("SIP over TCP: connection refused: the limit memory.connections_per_source is reached", "peer", peer)
+		return
+	}
+	st.full.Add(1)
+	st.log.Warn("SIP over TCP: connection refused: the limit memory.connections is reached", "peer", peer)
 }
 
 // find returns the stream of a peer: that of the listener if there is one, else that of another.
@@ -328,8 +343,9 @@ func (st *streams) counters() StreamCounters {
 	st.mu.Lock()
 	open := len(st.conns)
 	st.mu.Unlock()
+	crowded := st.crowded.Load()
 	return StreamCounters{
-		Open: open, Accepted: st.accepted.Load(), Dialed: st.dialed.Load(), Refused: st.refused.Load(),
+		Open: open, Accepted: st.accepted.Load(), Dialed: st.dialed.Load(), Refused: st.full.Load() + crowded, Crowded: crowded,
 		Broken: st.broken.Load(), Sent: st.sent.Load(), Unsent: st.unsent.Load(),
 	}
 }
