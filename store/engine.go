@@ -210,10 +210,11 @@ type Measured interface {
 	Gauges(ctx context.Context) (Gauges, error)
 }
 
-// Remote is an optional interface of engines that keep their records on other hosts.
-type Remote interface {
-	// Reach returns an error if the engine does not answer.
-	Reach(ctx context.Context) error
+// Probed is an optional interface of engines that can stop serving while the process runs.
+type Probed interface {
+	// Probe returns an error if the engine does not answer, or takes no writes. A full engine is no error:
+	// see Gauges.Full.
+	Probe(ctx context.Context) error
 }
 
 // Clocked is an optional interface of engines that have a clock for all services over their records.

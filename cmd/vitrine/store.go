@@ -149,14 +149,15 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	if m, ok := engine.(store.Measured); ok {
 		c.Registry.MustRegister(service.NewEngineCollector(m))
 	}
-	function, err := f.nudsf.function(engine, log, addresses(listeners))
+	failed := service.CountFailures(c.Registry)
+	function, err := f.nudsf.function(engine, log, addresses(listeners), failed)
 	if err != nil {
 		return err
 	}
 	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
 	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeHealth(r.Context(), w, engine, s.Past()) })
-	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Log: log})
+	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Log: log, Failed: failed})
 	c.Routes = []service.Route{
 		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer, Quick: quickOn(engine)},
 		{Path: "/openapi/kv.yaml", Handler: serveYAML(kv.OpenAPI), Open: true},
@@ -172,11 +173,11 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	return serveWith(ctx, function, func(ctx context.Context) error { return s.Serve(ctx, listeners...) })
 }
 
-// quickOn returns a function that reports which requests of the plain API are quick. If the engine
-// keeps its records on other hosts, no request is quick: the engine may not answer, and then only
-// net/http notices that a client has disconnected.
+// quickOn returns a function that reports which requests of the plain API are quick. If several stores
+// may share the records, these are on other hosts, and no request is quick: the engine may not answer,
+// and then only net/http notices that a client has disconnected.
 func quickOn(engine store.Engine) func(*http.Request) bool {
-	if _, remote := engine.(store.Remote); remote {
+	if engine.Promises().Shared {
 		return nil
 	}
 	return kv.Quick
@@ -244,23 +245,11 @@ type storeHealth struct {
 	Reasons  map[string]string `json:"reasons,omitempty"` // by operation
 }
 
-// writeHealth writes the guarantees of the engine, whether it answers, which operations are past their
+// writeHealth writes the guarantees of the engine, whether it serves, which operations are past their
 // threshold, and why.
 func writeHealth(ctx context.Context, w http.ResponseWriter, engine store.Engine, past map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(storeHealth{engine.Promises(), new(isUp(ctx, engine)), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
-}
-
-// isUp reports whether the engine answers. It waits for at most a second, because an orchestrator
-// waits for its answer for two.
-func isUp(ctx context.Context, engine store.Engine) bool {
-	remote, ok := engine.(store.Remote)
-	if !ok {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return remote.Reach(ctx) == nil
+	_ = json.NewEncoder(w).Encode(storeHealth{engine.Promises(), new(service.IsUp(ctx, engine)), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
 }
 
 func serveYAML(document []byte) http.Handler {

@@ -50,10 +50,10 @@ func (f *nudsfFlags) checkRoot() error {
 }
 
 // function creates the standard APIs on top of an engine. own are the addresses on which the store
-// listens.
-func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip.AddrPort) (*nudsf.Function, error) {
+// listens. failed counts failed requests.
+func (f *nudsfFlags) function(engine store.Engine, log *slog.Logger, own []netip.AddrPort, failed func(status int)) (*nudsf.Function, error) {
 	function, err := nudsf.New(nudsf.Config{
-		Engine: engine, Clock: store.ClockOf(engine, time.Now), Log: log, SearchTime: f.searchTime, SearchBytes: f.searchBytes,
+		Engine: engine, Clock: store.ClockOf(engine, time.Now), Log: log, Failed: failed, SearchTime: f.searchTime, SearchBytes: f.searchBytes,
 		Storages: f.storages, Allow: f.callbacks, Own: own, APIRoot: f.root, Subscriptions: f.subscriptions,
 	})
 	if err != nil {

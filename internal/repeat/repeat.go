@@ -1,5 +1,5 @@
-// Package repeat limits repeated log lines, so that nobody can fill a disk by repeating an action
-// that is logged. It counts the omitted lines and logs the count.
+// Package repeat limits repeated log lines and their length, so that nobody can fill a disk by repeating
+// an action that is logged. It counts the omitted lines and logs the count.
 package repeat
 
 import (
@@ -18,11 +18,13 @@ const (
 	reports  = 10 * time.Second // between two counts of omitted lines
 	messages = 1024             // messages with a limit of their own; all others share one
 	longest  = 256              // bytes; messages that agree in these count as one
+	longText = 1024             // bytes of an attribute that is logged
 	others   = "other messages"
 )
 
 // Limit returns a handler that passes lines to next within the limit of their level and message. A
-// line's attributes do not matter.
+// line's attributes do not matter. Limit cuts long text in them, such as the path of a request, but not the
+// stack of a panic.
 func Limit(next slog.Handler) slog.Handler {
 	return &handler{Handler: next, limits: &limits{next: next, lines: map[key]*line{}}}
 }
@@ -37,7 +39,20 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if !h.limits.admit(key{r.Level, constant(r.Message)}) {
 		return nil
 	}
-	return h.Handler.Handle(ctx, r) //nolint:wrapcheck // it is the next handler's
+	return h.Handler.Handle(ctx, cut(r)) //nolint:wrapcheck // it is the next handler's
+}
+
+// cut returns a record whose texts, except a stack, have at most longText bytes each.
+func cut(r slog.Record) slog.Record {
+	short := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "stack" && a.Value.Kind() == slog.KindString && len(a.Value.String()) > longText {
+			a = slog.String(a.Key, a.Value.String()[:longText]+"...")
+		}
+		short.AddAttrs(a)
+		return true
+	})
+	return short
 }
 
 // WithAttrs implements slog.Handler.

@@ -134,6 +134,26 @@ func TestForgets(t *testing.T) {
 	})
 }
 
+// TestLongText checks that a sender cannot make a line long, by a long path for example. A stack is logged
+// whole.
+func TestLongText(t *testing.T) {
+	b := &book{}
+	l := limited(b)
+	long := strings.Repeat("x", 60_000)
+	l.Warn("access refused", "path", "/"+long, "status", 401)
+	if n := len(b.text.String()); n > longText+200 || b.lines("path=/xxx", "xxx... status=401") != 1 {
+		t.Errorf("got %d bytes, want the start of the path and the status: %.2000s", n, b.text.String())
+	}
+	l.Error("request failed", "path", "/"+long)
+	if b.lines("request failed", "xxx...") != 1 {
+		t.Error("the path of a failed request is not cut")
+	}
+	l.Error("a request's handler panicked", "stack", long)
+	if b.lines("stack="+long) != 1 {
+		t.Error("the stack is cut")
+	}
+}
+
 // made returns an invented message.
 func made(i int) string { return fmt.Sprintf("x%c%c%c", 'a'+i/676, 'a'+i/26%26, 'a'+i%26) }
 

@@ -45,9 +45,13 @@ const (
 	pollEvery  = 250 * time.Millisecond // for due timers
 	duePage    = 32                     // timers read per page
 	dueWorkers = 8                      // concurrent calls for due timers
+	checkEvery = time.Second            // for the clocks
 	// keepOverdue is how long a record with a timer is kept after it expires, so that
 	// an outage of all instances loses no timer.
 	keepOverdue = time.Hour
+	// tolerance is the difference from the store's clock up to which this host's clock counts. The
+	// difference is known to about a second.
+	tolerance = 5 * time.Second
 )
 
 // A Store keeps records in a store. Its methods may be called concurrently. Each call
@@ -103,7 +107,21 @@ func New(k Config, prefix string, log *slog.Logger, registry *prometheus.Registr
 		return 0
 	})
 	gauge("calls", "Calls to the store at present.", func() float64 { return float64(len(s.slots)) })
+	gauge("clock_ahead_seconds", "How far this host's clock is ahead of the store's, to about a second; negative if it is behind.",
+		func() float64 { return c.ClockAhead().Seconds() })
 	return s, nil
+}
+
+// Now returns the time by which to judge whether something in the store has expired: that of this
+// host, or that of the store if it is earlier by more than the tolerance. So if one of the two clocks
+// is ahead, this instance ends nothing early. What it writes has times by this host's clock, because
+// the store's may be set forward later.
+func (s *Store) Now() time.Time {
+	now := time.Now()
+	if ahead := s.client.ClockAhead(); ahead > tolerance {
+		return now.Add(-ahead)
+	}
+	return now
 }
 
 // Ready reports whether the store answered the last calls, or none was made. If not, the other
@@ -142,7 +160,7 @@ func (s *Store) Put(ctx context.Context, key string, r Record, timer Move) error
 // Write is like Put, but makes the further changes in the same atomic batch. These
 // expire together with the record. Write returns the record's new tag.
 func (s *Store) Write(ctx context.Context, key string, r Record, timer Move, further ...client.Change) (tag string, err error) {
-	life := time.Until(r.Expires)
+	life := r.Expires.Sub(s.Now())
 	if !timer.To.IsZero() {
 		life += keepOverdue
 	}
@@ -288,8 +306,27 @@ func (s *Store) Run(ctx context.Context, due func(ctx context.Context, key strin
 			every(ctx, pollEvery, func() { s.fire(ctx, due) })
 		})
 	}
+	group.Go(func() {
+		differ := false
+		every(ctx, checkEvery, func() { differ = s.checkClock(differ) })
+	})
 	group.Wait()
 	return nil
+}
+
+// checkClock logs when this host's clock and the store's begin or cease to differ, and reports
+// whether they differ. differed is the last result.
+func (s *Store) checkClock(differed bool) bool {
+	switch ahead := s.client.ClockAhead(); {
+	case !differed && ahead.Abs() > tolerance:
+		s.log.Warn("the clocks of this host and of the store differ, so records may expire late or early: synchronize both, as by chrony",
+			"ahead", ahead.Round(time.Second))
+		return true
+	case differed && ahead.Abs() < tolerance/2: // half, so that a difference near the tolerance is logged once
+		s.log.Info("the clocks of this host and of the store agree again")
+		return false
+	}
+	return differed
 }
 
 // every calls do after each period until ctx is done.
@@ -333,7 +370,6 @@ func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key stri
 	var group errgroup.Group
 	group.SetLimit(dueWorkers)
 	defer func() { _ = group.Wait() }()
-	now := time.Now()
 	for after := ""; ; {
 		var page client.Page
 		err := s.call(context.WithoutCancel(ctx), "list", func(ctx context.Context) (err error) {
@@ -343,6 +379,7 @@ func (s *Store) fire(ctx context.Context, due func(ctx context.Context, key stri
 		if err != nil || ctx.Err() != nil {
 			return // try has recorded the error
 		}
+		now := s.Now() // only after an answer, because the first one tells the store's clock
 		for _, e := range page.Records {
 			key, at, ok := parseDueKey(e.Key)
 			if at.After(now) {

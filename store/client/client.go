@@ -86,6 +86,11 @@ func New(c Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.idle.CloseIdleConnections() }
 
+// ClockAhead returns how far this host's clock is ahead of the stores' clocks, to about a second; it is
+// negative if the clock is behind. Of several stores, the one with the nearest clock counts, so that one
+// wrong store does not matter. ClockAhead returns 0 before an answer had a Date (RFC 9110 section 6.6.1).
+func (c *Client) ClockAhead() time.Duration { return c.servers.clockAhead(time.Now()) }
+
 // Conditions of a request: entity tags, or "*". The zero value means no conditions.
 type Conditions struct {
 	IfMatch     string
@@ -189,9 +194,11 @@ func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 // send sends a request to the stores in turn, until one of them answers.
 func (c *Client) send(ctx context.Context, q request) (response *http.Response, err error) {
 	for _, s := range c.servers.order() {
+		sent := time.Since(c.servers.began)
 		response, err = c.sendTo(ctx, s.base, q)
 		if err == nil {
 			s.answered()
+			c.servers.readClock(s, response.Header, sent)
 			return response, nil
 		}
 		if !errors.Is(ctx.Err(), context.Canceled) { // cancellation does not mean that the store failed

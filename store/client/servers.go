@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -26,12 +27,14 @@ const dialWithin = 500 * time.Millisecond
 type servers struct {
 	all   []*server
 	turn  atomic.Uint32
-	began time.Time // origin of server.retry; a step of the host's clock has no effect
+	began time.Time // origin of the times of a server; a step of the host's clock has no effect
 }
 
 type server struct {
 	base  string
 	retry atomic.Int64 // time since servers.began at which the store is tried again; 0: it answers
+	clock atomic.Int64 // what the store's clock showed at servers.began, in Unix nanoseconds; 0: unknown
+	read  atomic.Int64 // time since servers.began of the last readClock; 0: none
 }
 
 // parseBases parses the URLs of Config.Base. All have the scheme that it returns.
@@ -93,6 +96,45 @@ func (v *server) answered() {
 	if v.retry.Load() != 0 {
 		v.retry.Store(0)
 	}
+}
+
+// readEvery is the shortest time between two reads of a store's clock. Requests are frequent, and their
+// dates are in whole seconds.
+const readEvery = time.Second
+
+// readClock corrects what is known of a store's clock by the Date of its answer. sent is the time since
+// servers.began at which the request was sent. A date bounds the clock to a second plus the round-trip
+// time. The correction is as small as these bounds allow, and begins with this host's clock: so a slow
+// answer does no harm.
+func (s *servers) readClock(v *server, header http.Header, sent time.Duration) {
+	received := time.Since(s.began)
+	if last := v.read.Load(); last != 0 && received-time.Duration(last) < readEvery {
+		return
+	}
+	v.read.Store(int64(received))
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return
+	}
+	low, high := date.Add(-received).UnixNano(), date.Add(time.Second-sent).UnixNano()
+	v.clock.Store(min(max(cmp.Or(v.clock.Load(), s.began.UnixNano()), low), high))
+}
+
+// clockAhead returns the difference between this host's clock at now and the nearest clock of a store.
+func (s *servers) clockAhead(now time.Time) time.Duration {
+	var nearest time.Duration
+	known := false
+	for _, v := range s.all {
+		clock := v.clock.Load()
+		if clock == 0 {
+			continue
+		}
+		ahead := now.Round(0).Sub(time.Unix(0, clock).Add(now.Sub(s.began)))
+		if !known || ahead.Abs() < nearest.Abs() {
+			nearest, known = ahead, true
+		}
+	}
+	return nearest
 }
 
 // repeatable reports whether a failed request may go to another store. The first store must

@@ -141,6 +141,47 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	}
 }
 
+// TestClockAhead checks the difference between this host's clock and the clocks of stores. Of several
+// stores, the one with the nearest clock counts.
+func TestClockAhead(t *testing.T) {
+	t.Parallel()
+	dated := func(ahead time.Duration) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	undated := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil }))
+	t.Cleanup(undated.Close)
+	right, early, late := dated(0), dated(-10*time.Minute), dated(time.Hour)
+	for _, c := range []struct {
+		name  string
+		bases []string
+		want  time.Duration
+	}{
+		{"a right clock", []string{right}, 0}, {"ahead of the store", []string{early}, 10 * time.Minute}, {"behind the store", []string{late}, -time.Hour},
+		{"one wrong store of two", []string{late, right}, 0}, {"two wrong stores", []string{late, early}, 10 * time.Minute}, {"no Date", []string{undated.URL}, 0},
+	} {
+		k, err := client.New(client.Config{Base: strings.Join(c.bases, ","), HTTP1: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.Close)
+		if got := k.ClockAhead(); got != 0 {
+			t.Errorf("%s: before an answer the difference is %s, want 0", c.name, got)
+		}
+		for range len(c.bases) { // each store answers once
+			if err := get(t, k.KV("")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := k.ClockAhead(); (got - c.want).Abs() > 5*time.Second {
+			t.Errorf("%s: this host's clock is ahead by %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 func TestBases(t *testing.T) {
 	for _, base := range []string{"", "127.0.0.1:8070", "http://127.0.0.1:8070,", "http://127.0.0.1:8070,https://127.0.0.1:8071", "ftp://127.0.0.1:1"} {
 		if _, err := client.New(client.Config{Base: base}); err == nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"vitrine/internal/certtest"
+	"vitrine/internal/hosttest"
 	"vitrine/store/client"
 )
 
@@ -171,6 +172,11 @@ func TestStoreMutualTLS(t *testing.T) {
 	if err := ask(t, base, own.trusting(t, own), ""); err != nil {
 		t.Errorf("request after the refused ones: %v", err)
 	}
+	hosttest.Until(t, patience, "the log names the clients with a stranger's certificate and with none", func() bool {
+		text := s.logText(t)
+		return strings.Contains(text, "TLS handshake error from 127.0.0.1") && strings.Contains(text, "unknown authority") &&
+			strings.Contains(text, "didn't provide a certificate")
+	})
 }
 
 func TestStoreRefusesToStart(t *testing.T) {

@@ -302,7 +302,7 @@ func TestMaxRecords(t *testing.T) {
 }
 
 // TestDiskFull fills the disk beyond the reserve. Every later write must fail with an error that
-// says so. After a restart all acknowledged writes must be there.
+// says so, and a probe too. After a restart all acknowledged writes must be there.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewCrashableMem()
@@ -323,11 +323,17 @@ func TestDiskFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := e.Probe(t.Context()); err != nil {
+		t.Errorf("probe of a good disk: %v", err)
+	}
 	full.Store(true)
 	for range 3 {
 		if err := put(answered); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("write on a full disk: got %v, want ENOSPC", err)
 		}
+	}
+	if err := e.Probe(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("probe after failed writes: got %v, want ENOSPC", err)
 	}
 	crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 	if err := e.Close(); !errors.Is(err, syscall.ENOSPC) {

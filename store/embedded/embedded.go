@@ -329,6 +329,9 @@ func (e *Engine) fail(cause error) {
 	}
 }
 
+// Probe implements store.Probed. Reads still work after a failure.
+func (e *Engine) Probe(context.Context) error { return e.failed() }
+
 func (e *Engine) failed() error {
 	if err := e.failure.Load(); err != nil {
 		return *err

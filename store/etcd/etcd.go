@@ -131,8 +131,8 @@ func (c *Config) usesTLS(endpoint string) bool {
 // Now implements store.Clocked: the host's time, corrected by the clocks of etcd's members.
 func (e *Engine) Now() time.Time { return e.clock.now() }
 
-// Reach implements store.Remote.
-func (e *Engine) Reach(ctx context.Context) error {
+// Probe implements store.Probed.
+func (e *Engine) Probe(ctx context.Context) error {
 	_, err := e.client.Get(ctx, e.config.Prefix)
 	return e.translate(err)
 }

@@ -35,6 +35,7 @@ type Config struct {
 	ListTime time.Duration    // the longest duration of a list; 0: 30 s
 	Silence  time.Duration    // interval of comments in a watch, which detect a lost client; 0: 15 s
 	Log      *slog.Logger     // nil: none
+	Failed   func(status int) // called for each answer of status 500 or more; nil: none
 }
 
 // API is the handler of everything below Root.
@@ -59,6 +60,9 @@ func New(c Config) *API {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Failed == nil {
+		c.Failed = func(int) {}
 	}
 	return &API{config: c}
 }
@@ -118,7 +122,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // may hold addresses of servers, so only the log gets it.
 func (a *API) report(r *http.Request, err error) *Error {
 	e := describe(err)
-	if e.Status == http.StatusInternalServerError && r.Context().Err() == nil { // else the client is gone
+	if e.Status >= http.StatusInternalServerError && r.Context().Err() == nil { // else the client is gone
+		a.config.Failed(e.Status)
 		a.config.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	return e

@@ -347,6 +347,40 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
+// An erring engine returns its error for each read.
+type erring struct {
+	store.Engine
+	err error
+}
+
+func (e erring) Get(context.Context, store.Key, *store.Record) error { return e.err }
+
+// TestFailuresAreCounted checks that each request that the engine did not serve is counted by its status,
+// unless its client is gone.
+func TestFailuresAreCounted(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		want []int
+	}{
+		{t.Context(), errUnreachable, []int{500}},
+		{t.Context(), &store.Busy{What: "Redis is a replica"}, []int{503}},
+		{t.Context(), store.ErrFull, []int{507}},
+		{t.Context(), store.ErrNotFound, nil},
+		{gone, context.Canceled, nil},
+	} {
+		var counted []int
+		api := kv.New(kv.Config{Engine: erring{err: c.err}, Now: time.Now, Failed: func(status int) { counted = append(counted, status) }})
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(c.ctx, http.MethodGet, "/kv/a", nil))
+		if !slices.Equal(counted, c.want) {
+			t.Errorf("%v: counted %v, want %v", c.err, counted, c.want)
+		}
+	}
+}
+
 // TestClosing checks that a watch ends with an event when the engine closes.
 func TestClosing(t *testing.T) {
 	t.Parallel()

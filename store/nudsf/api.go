@@ -60,7 +60,7 @@ func newAPI(config rest.Config, maxSubscriptions int) *API {
 			"GET": a.listSubscriptions},
 		"/{realm}/{storage}/subs-to-notify/{subscriptionId}": {
 			"GET": a.getSubscription, "PUT": a.putSubscription, "PATCH": a.patchSubscription, "DELETE": a.deleteSubscription},
-	}, config.Log)
+	}, config)
 	config.Agenda.Handle(service, kindRecord, a.expireRecord)
 	config.Agenda.Handle(service, kindSubscription, a.expireSubscription)
 	return a

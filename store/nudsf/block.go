@@ -98,9 +98,8 @@ func (a *API) putBlock(w http.ResponseWriter, r *http.Request) error {
 	}
 	block := wire.Block{ID: id, ContentType: r.Header.Get("Content-Type"), Encoding: r.Header.Get("Content-Transfer-Encoding"), Content: content}
 	pre := wire.ReadPrecondition(r.Header)
-	now := a.Clock()
 	before, after, err := a.changeBlock(r, at, id, pre, func(e *entry, i int) error {
-		head := blockHeader{Tag: newTag(), Modified: now.Unix()}
+		head := blockHeader{Tag: newTag()}
 		if i >= 0 {
 			e.Blocks[i], e.header.Blocks[i] = block, head
 		} else {

@@ -200,11 +200,16 @@ func want(t *testing.T, got *http.Response, body []byte, status int, cause, text
 // it is long enough even for a slow host.
 const searchTime = 2 * time.Second
 
-// TestSearchTime checks that a search that exceeds its time ends with a problem, and not with a
-// wrong count.
+// TestSearchTime checks that a search that exceeds its time ends with a problem, which is counted, and not
+// with a wrong count.
 func TestSearchTime(t *testing.T) {
 	t.Parallel()
-	f := serve(t, nudsf.Config{SearchTime: searchTime})
+	var failed atomic.Int64 // requests that got 503
+	f := serve(t, nudsf.Config{SearchTime: searchTime, Failed: func(status int) {
+		if status == http.StatusServiceUnavailable {
+			failed.Add(1)
+		}
+	}})
 	f.put(5, "x")
 	f.engine.after.Store(3)
 	all := filter(t, wire.All())
@@ -215,6 +220,9 @@ func TestSearchTime(t *testing.T) {
 	f.engine.after.Store(0)
 	if got, body := f.do("GET", records+all, "", nil); got.StatusCode != http.StatusOK || !strings.Contains(string(body), `"count":5`) {
 		t.Errorf("search within the time limit: got %s: %s", got.Status, body)
+	}
+	if n := failed.Load(); n != 3 {
+		t.Errorf("%d failed requests were counted, want 3", n)
 	}
 }
 

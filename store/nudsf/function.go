@@ -27,6 +27,7 @@ type Config struct {
 	Engine        store.Engine
 	Clock         func() time.Time
 	Log           *slog.Logger     // nil: none
+	Failed        func(status int) // called for each answer of status 500 or more; nil: none
 	Storages      []string         // "realm/storage"; none: every storage exists
 	Subscriptions int              // per storage, at most; default 1000
 	SearchTime    time.Duration    // the longest duration of a search or a deletion by filter; default 1 min
@@ -78,7 +79,7 @@ func New(c Config) (*Function, error) {
 	c.Due.Engine, c.Due.Sender, c.Due.Clock, c.Due.Log = c.Engine, f.Sender, c.Clock, c.Log
 	f.Agenda = due.New(c.Due)
 	shared := rest.Config{
-		Engine: c.Engine, Agenda: f.Agenda, Sender: f.Sender, Clock: c.Clock, Log: c.Log,
+		Engine: c.Engine, Agenda: f.Agenda, Sender: f.Sender, Clock: c.Clock, Log: c.Log, Failed: c.Failed,
 		Limits: wire.DefaultLimits(), Storages: storages, APIRoot: c.APIRoot,
 		SearchTime: c.SearchTime, Room: rest.NewRoom(c.SearchBytes),
 	}

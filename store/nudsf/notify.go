@@ -34,8 +34,9 @@ const (
 // Bounds of the reads of subscribers that run at the same time. Each list may take 64 MiB, also one that
 // is too large for the cache.
 const (
-	maxReads = 4
-	readWait = time.Second // a read fails if it gets no place within this time
+	maxReads        = 4           // of all storages
+	maxStorageReads = 2           // of one storage, so that a slow one leaves places to the others
+	readWait        = time.Second // a read fails if it gets no place within this time
 )
 
 // subscribers are a storage's subscriptions when last read.
@@ -46,7 +47,8 @@ type subscribers struct {
 	valid  bool
 	number uint64 // increases with each change of the subscriptions here; the result of an older read is not cached
 
-	reads singleflight.Group // by number
+	reads  singleflight.Group // by number
+	places chan struct{}      // holds an element for each read that runs
 }
 
 type subscriber struct {
@@ -77,7 +79,7 @@ func (a *API) subscribersOf(ctx context.Context, space string) ([]subscriber, er
 			}
 			a.dropSubscribers(other)
 		}
-		s = &subscribers{}
+		s = &subscribers{places: make(chan struct{}, maxStorageReads)}
 		a.subscribers[space] = s
 	}
 	if s.valid && (!shared || a.Clock().Sub(s.read).Abs() < staleAfter) {
@@ -103,14 +105,15 @@ type reading struct {
 
 // refresh reads the subscribers of a storage. It caches them in s if no subscription has changed here
 // since number. Requests at the same time share one read, because each list may take 64 MiB. A read
-// that began before the last change of a subscription here has another number, and takes one of maxReads
-// places of its own.
+// that began before the last change of a subscription here has another number, and takes a place of its
+// own.
 func (a *API) refresh(ctx context.Context, space string, s *subscribers, number uint64) (reading, error) {
 	got, err, _ := s.reads.Do(strconv.FormatUint(number, 10), func() (any, error) {
-		if err := a.beginRead(); err != nil {
+		end, err := a.beginRead(s)
+		if err != nil {
 			return nil, err
 		}
-		defer a.endRead()
+		defer end()
 		began := a.Clock()
 		list, size, err := a.readSubscribers(context.WithoutCancel(ctx), space) // other requests may wait for it
 		if err != nil {
@@ -131,19 +134,25 @@ func (a *API) refresh(ctx context.Context, space string, s *subscribers, number 
 	return got.(reading), nil
 }
 
-// beginRead waits for a place among the reads of subscribers. The error is a *store.Busy.
-func (a *API) beginRead() error {
+// beginRead waits for a place among the reads of a storage's subscribers, and then for one among those of
+// all storages. end gives both back. The error is a *store.Busy.
+func (a *API) beginRead(s *subscribers) (end func(), err error) {
 	limit := time.NewTimer(readWait)
 	defer limit.Stop()
+	busy := &store.Busy{What: "concurrent reads of subscriptions", RetryAfter: readWait}
+	select {
+	case s.places <- struct{}{}:
+	case <-limit.C:
+		return nil, busy
+	}
 	select {
 	case a.reads <- struct{}{}:
-		return nil
+		return func() { <-a.reads; <-s.places }, nil
 	case <-limit.C:
-		return &store.Busy{What: "concurrent reads of subscriptions", RetryAfter: readWait}
+		<-s.places
+		return nil, busy
 	}
 }
-
-func (a *API) endRead() { <-a.reads }
 
 // trimSubscribers drops storages from the cache until it is within its bound, space last. The
 // caller holds a.mu.

@@ -138,8 +138,9 @@ func TestSubscribersAreReadOnce(t *testing.T) {
 }
 
 // TestFewReadsAtOnce alternates updates of a subscription with changes of records while reads are slow.
-// Each change then needs a read of its own. Only maxReads may run, because each list may be large, and
-// the others must fail soon.
+// Each change then needs a read of its own. Only maxStorageReads of each storage and maxReads of all may
+// run, because each list may be large, and the others must fail soon. So one slow storage leaves places
+// to the others.
 func TestFewReadsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &held{release: make(chan struct{})}
@@ -147,26 +148,34 @@ func TestFewReadsAtOnce(t *testing.T) {
 		const changes = 20
 		var refused atomic.Int64
 		var all sync.WaitGroup
-		for range changes {
-			a.forget("space") // as after an update of a subscription
-			all.Go(func() {
-				var busy *store.Busy
-				_, err := a.subscribersOf(t.Context(), "space")
-				if errors.As(err, &busy) {
-					refused.Add(1)
-				} else if err != nil {
-					t.Error(err)
-				}
-			})
-			synctest.Wait()
+		begin := func(space string, scans int64) {
+			t.Helper()
+			before := refused.Load()
+			for range changes {
+				a.forget(space) // as after an update of a subscription
+				all.Go(func() {
+					var busy *store.Busy
+					_, err := a.subscribersOf(t.Context(), space)
+					if errors.As(err, &busy) {
+						refused.Add(1)
+					} else if err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+			}
+			already := e.scans.Load()
+			time.Sleep(2 * readWait)
+			if got, n := e.scans.Load(), refused.Load()-before; got != scans || already != scans || n < changes-scans {
+				t.Errorf("after %d changes in %s there are %d reads, and %d were refused, want %d reads", changes, space, got, n, scans)
+			}
 		}
-		time.Sleep(2 * readWait)
-		if scans, n := e.scans.Load(), refused.Load(); scans != maxReads || n != changes-maxReads {
-			t.Errorf("%d changes began %d reads, and %d were refused, want %d and %d", changes, scans, n, maxReads, changes-maxReads)
-		}
+		begin("slow", maxStorageReads)
+		begin("second", 2*maxStorageReads)
+		begin("third", maxReads)
 		close(e.release)
 		all.Wait()
-		if _, err := a.subscribersOf(t.Context(), "space"); err != nil {
+		if _, err := a.subscribersOf(t.Context(), "slow"); err != nil {
 			t.Errorf("after the slow reads: %v", err)
 		}
 	})

@@ -119,7 +119,7 @@ func (a *API) putRecord(w http.ResponseWriter, r *http.Request) error {
 		if !pre.Holds(before.etag()) {
 			return nil, errUnmet
 		}
-		return newEntry(record, a.Clock()), nil
+		return newEntry(record), nil
 	}, pre.None() && !previous)
 	if errors.Is(err, errUnmet) {
 		return recordUnmet(w, before, previous)
@@ -243,7 +243,7 @@ func (a *API) replace(ctx context.Context, at place, kept, after *entry, blind b
 	expired := kept != nil && kept.expired(now)
 	op := store.Op{Action: store.Delete, Name: kindRecord + at.id}
 	if after != nil {
-		if op, err = after.op(at.id, now); err != nil {
+		if op, err = after.op(at.id, changedAt(now, kept.modified())); err != nil {
 			return false, err
 		}
 		if after.Meta.TTL != nil {

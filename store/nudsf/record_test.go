@@ -40,7 +40,7 @@ func (o *recordingEngine) Scan(context.Context, store.Query) iter.Seq2[*store.Re
 // during the write. Otherwise two such writes would both notify of the expiry.
 func TestBlindAtExpiry(t *testing.T) {
 	ttl := time.UnixMilli(1_000_000)
-	kept, err := newEntry(wire.Record{Meta: wire.Meta{TTL: &ttl, CallbackReference: "http://a"}}, ttl).op("r", ttl)
+	kept, err := newEntry(wire.Record{Meta: wire.Meta{TTL: &ttl, CallbackReference: "http://a"}}).op("r", ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestBlindAtExpiry(t *testing.T) {
 	}
 	sender := callback.New(callback.Config{})
 	a := newAPI(rest.Config{Engine: e, Clock: clock, Sender: sender, Agenda: due.New(due.Config{Engine: e, Clock: clock, Sender: sender})}, 0)
-	after := newEntry(wire.Record{}, ttl)
+	after := newEntry(wire.Record{})
 	if _, _, err := a.change(t.Context(), place{"s", "r"}, func(*entry) (*entry, error) { return after, nil }, true); err != nil {
 		t.Fatal(err)
 	}

@@ -33,8 +33,8 @@ type blockHeader struct {
 	Type     string `json:"type,omitempty"`
 	Encoding string `json:"encoding,omitempty"`
 	Size     int    `json:"size"`
-	Tag      string `json:"tag"` // entity tag, quoted
-	Modified int64  `json:"modified"`
+	Tag      string `json:"tag"`      // entity tag, quoted
+	Modified int64  `json:"modified"` // 0 until op stores the block
 }
 
 // load decodes a stored record. The blocks point into r.
@@ -56,10 +56,10 @@ func load(r *store.Record) (*entry, error) {
 }
 
 // newEntry returns an entry for a record that a consumer sent.
-func newEntry(r wire.Record, now time.Time) *entry {
+func newEntry(r wire.Record) *entry {
 	e := &entry{Record: r}
 	for range r.Blocks {
-		e.header.Blocks = append(e.header.Blocks, blockHeader{Tag: newTag(), Modified: now.Unix()})
+		e.header.Blocks = append(e.header.Blocks, blockHeader{Tag: newTag()})
 	}
 	return e
 }
@@ -67,12 +67,24 @@ func newEntry(r wire.Record, now time.Time) *entry {
 // newTag returns an entity tag for a block, which has no version of its own.
 func newTag() string { return `"` + rand.Text() + `"` }
 
-// op returns the Op that stores the entry, modified now.
-func (e *entry) op(id string, now time.Time) (store.Op, error) {
+// changedAt returns the time of a change: now, or a second after the last change if the clock was set
+// back since. Otherwise If-Modified-Since would hide the change from a client that read the last state.
+func changedAt(now, last time.Time) time.Time {
+	if now.Unix() < last.Unix() {
+		return last.Add(time.Second)
+	}
+	return now
+}
+
+// op returns the Op that stores the entry, modified at a time from changedAt.
+func (e *entry) op(id string, modified time.Time) (store.Op, error) {
 	h := &e.header
-	h.TTL, h.Callback, h.Modified = e.Meta.TTL, e.Meta.CallbackReference, now.Unix()
+	h.TTL, h.Callback, h.Modified = e.Meta.TTL, e.Meta.CallbackReference, modified.Unix()
 	for i, b := range e.Blocks {
 		h.Blocks[i].ID, h.Blocks[i].Type, h.Blocks[i].Encoding, h.Blocks[i].Size = b.ID, b.ContentType, b.Encoding, len(b.Content)
+		if h.Blocks[i].Modified == 0 {
+			h.Blocks[i].Modified = h.Modified
+		}
 	}
 	meta, err := json.Marshal(h)
 	if err != nil {
@@ -101,7 +113,13 @@ func (e *entry) etag() string {
 	return wire.ETag(e.version)
 }
 
-func (e *entry) modified() time.Time { return time.Unix(e.header.Modified, 0) }
+// modified returns the time of the last change; zero if there is no record.
+func (e *entry) modified() time.Time {
+	if e == nil {
+		return time.Time{}
+	}
+	return time.Unix(e.header.Modified, 0)
+}
 
 // expired reports whether the record has expired. Consumers do not see an expired record.
 func (e *entry) expired(now time.Time) bool { return e.Meta.TTL != nil && !now.Before(*e.Meta.TTL) }

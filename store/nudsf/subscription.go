@@ -265,6 +265,12 @@ func (a *API) changeSubscription(ctx context.Context, space, id string, decide f
 		if after, err = decide(before); err != nil {
 			return err
 		}
+		if after != nil {
+			after.id, after.modified = id, a.Clock()
+			if before != nil {
+				after.modified = changedAt(after.modified, before.modified)
+			}
+		}
 		return a.writeSubscription(ctx, space, id, kept, after)
 	})
 	return before, after, err
@@ -273,7 +279,6 @@ func (a *API) changeSubscription(ctx context.Context, space, id string, decide f
 func (a *API) writeSubscription(ctx context.Context, space, id string, kept uint64, after *subscription) error {
 	op := store.Op{Action: store.Delete, Name: kindSubscription + id}
 	if after != nil {
-		after.id, after.modified = id, a.Clock()
 		var err error
 		if op, err = after.op(); err != nil {
 			return err

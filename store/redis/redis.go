@@ -46,7 +46,7 @@ type Engine struct {
 	config   Config
 	client   redis.UniversalClient
 	watcher  redis.UniversalClient // blocking reads hold connections, so they have their own pool
-	prober   redis.UniversalClient // one connection, so that Reach waits for no request and no watch
+	prober   redis.UniversalClient // one connection, so that Probe waits for no request and no watch
 	scripts  struct{ write, sweep, read *redis.Script }
 	promises atomic.Pointer[store.Promises]
 	full     atomic.Bool     // the last put found no room
@@ -206,13 +206,17 @@ func (e *Engine) promise(settings map[string]string, alone bool) store.Promises 
 	}
 }
 
-// Reach implements store.Remote. On a cluster, all masters must answer.
-func (e *Engine) Reach(ctx context.Context) error {
+// Probe implements store.Probed. On a cluster, all masters must answer. A single server must not be a
+// replica, as it may be after a failover: a replica answers, but takes no writes.
+func (e *Engine) Probe(ctx context.Context) error {
 	var err error
 	if cluster, ok := e.prober.(*redis.ClusterClient); ok {
 		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
-	} else {
-		err = e.prober.Ping(ctx).Err()
+	} else if err = e.prober.Ping(ctx).Err(); err == nil {
+		role, _ := e.prober.Info(ctx, "replication").Result() // may be forbidden; then only writes show the role
+		if strings.Contains(role, "role:slave") {
+			return &store.Busy{What: "Redis is a replica", RetryAfter: time.Second}
+		}
 	}
 	if err = e.translate(err); errors.Is(err, store.ErrFull) { // MISCONF, which answers PING too: Redis refuses only writes
 		return nil

@@ -204,7 +204,7 @@ func TestPromisesChange(t *testing.T) {
 }
 
 // TestRefused checks that a request gets Busy if Redis cannot have performed it: a write to a server that
-// has become a replica, and every request once the server has ended.
+// has become a replica, and every request once the server has ended. A probe must not find either usable.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	address := storetest.Redis(t)
@@ -213,10 +213,14 @@ func TestRefused(t *testing.T) {
 	defer server.Close()
 	write := func() error { return e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}) }
 	read := func() error { return e.Get(t.Context(), store.Key{Space: "s", Name: "a"}, new(store.Record)) }
-	if err := errors.Join(write(), server.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err()); err != nil {
+	probe := func() error { return e.Probe(t.Context()) }
+	if err := errors.Join(write(), probe(), server.Do(t.Context(), "replicaof", "127.0.0.1", "1").Err()); err != nil {
 		t.Fatal(err)
 	}
 	var busy *store.Busy
+	if err := probe(); !errors.As(err, &busy) {
+		t.Errorf("probe of a replica: got %v, want Busy", err)
+	}
 	if err := write(); !errors.As(err, &busy) {
 		t.Errorf("write to a replica: got %v, want Busy", err)
 	}
@@ -224,7 +228,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("read from a replica: %v", err)
 	}
 	_ = server.Do(t.Context(), "shutdown", "nosave").Err() // the connection breaks
-	for name, do := range map[string]func() error{"write": write, "read": read} {
+	for name, do := range map[string]func() error{"write": write, "read": read, "probe": probe} {
 		hosttest.Until(t, patience, name+" is refused", func() bool { return errors.As(do(), &busy) })
 	}
 }

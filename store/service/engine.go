@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +24,7 @@ func NewEngineCollector(m store.Measured) prometheus.Collector {
 	}
 	return &engineCollector{
 		engine:  m,
-		up:      desc("engine_up", "1 while the engine answers; without it there are no figures of it."),
+		up:      desc("engine_up", "1 while the engine answers and takes writes. A full engine is up."),
 		records: desc("records", "Records kept."),
 		bytes:   desc("storage_bytes", "Bytes of storage in use."),
 		waiting: desc("writes_waiting", "Writes that wait for the engine."),
@@ -39,25 +41,53 @@ func (c *engineCollector) Describe(d chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	s, err := c.engine.Gauges(ctx)
 	gauge := func(d *prometheus.Desc, v float64) {
 		if v >= 0 {
 			m <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 		}
 	}
-	if err != nil { // so that a scrape still gets the other metrics
-		gauge(c.up, 0)
+	flag := func(d *prometheus.Desc, is bool) {
+		v := 0.0
+		if is {
+			v = 1
+		}
+		gauge(d, v)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	flag(c.up, IsUp(ctx, c.engine))
+	s, err := c.engine.Gauges(ctx)
+	if err != nil { // a busy engine may be too slow to count its records; a scrape still gets the other metrics
 		return
 	}
-	gauge(c.up, 1)
 	gauge(c.records, float64(s.Records))
 	gauge(c.bytes, float64(s.Bytes))
 	gauge(c.waiting, float64(s.Waiting))
-	full := 0.0
-	if s.Full {
-		full = 1
+	flag(c.full, s.Full)
+}
+
+// IsUp reports whether an engine serves. It waits for at most a second, because an orchestrator waits for
+// the answer of /health for two.
+func IsUp(ctx context.Context, engine any) bool {
+	e, ok := engine.(store.Probed)
+	if !ok {
+		return true
 	}
-	gauge(c.full, full)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return e.Probe(ctx) == nil
+}
+
+// CountFailures registers a counter of answers of status 500 or more, and returns the function that counts
+// one.
+func CountFailures(r prometheus.Registerer) func(status int) {
+	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "vitrine_store_failures_total", Help: "Requests that the engine did not serve, by the status of their answer: 500, 503, 507.",
+	}, []string{"status"})
+	r.MustRegister(failures)
+	count := func(status int) prometheus.Counter { return failures.WithLabelValues(strconv.Itoa(status)) }
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusInsufficientStorage} {
+		count(status) // from 0, so that the first failure shows as an increase
+	}
+	return func(status int) { count(status).Inc() }
 }

@@ -27,9 +27,7 @@ type limited struct {
 
 func (l *limited) Accept() (net.Conn, error) {
 	for {
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.done:
+		if !l.takeSlot() {
 			return nil, net.ErrClosed
 		}
 		c, err := l.Listener.Accept()
@@ -43,6 +41,23 @@ func (l *limited) Accept() (net.Conn, error) {
 		}
 		_ = c.Close() // nothing was read or written
 		<-l.slots
+	}
+}
+
+// takeSlot waits for a free slot, and logs that it has to wait. It returns false if the listener is closed
+// meanwhile.
+func (l *limited) takeSlot() bool {
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	default:
+	}
+	l.sources.log.Warn("as many connections are open as --max-connections allows: further ones wait", "connections", cap(l.slots))
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	case <-l.done:
+		return false
 	}
 }
 
@@ -127,6 +142,16 @@ func (s *sources) take(from netip.Addr) bool {
 	}
 	s.count[from]++
 	return true
+}
+
+// total returns the number of connections from all sources.
+func (s *sources) total() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.count {
+		n += of
+	}
+	return n
 }
 
 func (s *sources) free(from netip.Addr, used bool) {

@@ -72,6 +72,7 @@ type Service struct {
 	watches  *budget
 	bodies   *budget
 	answers  *budget
+	sources  *sources
 	refused  *prometheus.CounterVec
 	watch    *watch
 	origins  *http.CrossOriginProtection
@@ -98,7 +99,11 @@ func New(c Config) *Service {
 			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, origin, size, requests, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
 		}, []string{"cause"}),
 	}
+	s.sources = &sources{most: c.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: c.Logger, count: map[netip.Addr]int{}}
 	c.Registry.MustRegister(s.refused, s.watch,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "vitrine_store_connections", Help: "Open connections.",
+		}, func() float64 { return float64(s.sources.total()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "vitrine_store_requests_in_flight", Help: "Requests in progress.",
 		}, func() float64 { return float64(s.requests.taken()) }))
@@ -304,10 +309,9 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := s.server()
 	work, ctx := errgroup.WithContext(ctx)
 	limit := make(chan struct{}, s.config.Connections)
-	sources := &sources{most: s.config.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: s.config.Logger, count: map[netip.Addr]int{}}
 	var quicks []*quick.Listener
 	for _, l := range listeners {
-		l = &limited{Listener: l, slots: limit, sources: sources, done: make(chan struct{})}
+		l = &limited{Listener: l, slots: limit, sources: s.sources, done: make(chan struct{})}
 		serve := func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 		if s.config.TLS == nil {
 			q := s.quick(l)
@@ -390,7 +394,7 @@ func (s *Service) server() *http.Server {
 		Protocols:         protocols,
 		ConnContext:       withConnection,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 250, WriteByteTimeout: 30 * time.Second},
-		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn), // panics, failed TLS handshakes
 	}
 	if s.config.TLS != nil {
 		server.TLSConfig = s.config.TLS.Config()

@@ -264,10 +264,12 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestConnections checks that a connection above the limit waits until another one ends.
+// TestConnections checks that a connection above the limit waits until another one ends, and that the log
+// and the metrics show why.
 func TestConnections(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	_, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, io.Discard)
+	log := &lines{}
+	s, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, log)
 	first := dialFrom(t, "127.0.0.1", url)
 	ask := func(c net.Conn) error {
 		fmt.Fprintf(c, "GET /kv HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -283,10 +285,26 @@ func TestConnections(t *testing.T) {
 	if err := ask(second); !errors.As(err, &wait) || !wait.Timeout() {
 		t.Errorf("connection above the limit: got %v, want a timeout", err)
 	}
+	hosttest.Until(t, 30*time.Second, "the log says which limit is reached", func() bool { return log.count("--max-connections allows") == 1 })
+	wantMetric(t, s, "vitrine_store_connections", 1)
 	first.Close()
 	_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := second.Read(make([]byte, 64)); err != nil {
 		t.Errorf("the waiting connection got no answer: %v", err)
+	}
+}
+
+// TestPanicsAreLogged checks that a request whose handler panics leaves a line in the log.
+func TestPanicsAreLogged(t *testing.T) {
+	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") })
+	log := &lines{}
+	_, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: broken}}}, log)
+	if got, err := http.Get(url + "/kv"); err == nil {
+		got.Body.Close()
+		t.Errorf("got %s, want a closed connection", got.Status)
+	}
+	if log.count("a bug") == 0 {
+		t.Error("the log says nothing of the panic")
 	}
 }
 

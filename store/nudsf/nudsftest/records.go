@@ -106,6 +106,30 @@ func testRecordConditions(t *testing.T, s *server) {
 	}
 }
 
+// testChangesAfterClockSetBack sets the clock back and then changes a record, a block and a subscription.
+// A client that read them before must see the change by If-Modified-Since.
+func testChangesAfterClockSetBack(t *testing.T, s *server) {
+	subscription := wire.Subscription{ClientID: client(), CallbackReference: receive(t).base + "/changes"}
+	s.put("r", sample()).want(t, 201)
+	s.put("k", sample()).want(t, 201)
+	s.putJSON(s.subscription("s"), subscription).want(t, 201)
+	urls := []string{s.records("r"), s.records("r", "blocks", "b1"), s.records("k", "blocks", "b1"), s.subscription("s")}
+	read := make([]string, len(urls))
+	for range 2 { // the second time, the last change is already later than the clock
+		for i, url := range urls {
+			read[i] = s.do("GET", url, nil).want(t, 200).Header.Get("Last-Modified")
+			s.do("GET", url, nil, "If-Modified-Since", read[i]).want(t, 304)
+		}
+		s.clock.jump(-time.Hour)
+		s.put("r", sample()).want(t, 204)
+		s.do("PUT", s.records("k", "blocks", "b1"), []byte("new"), "Content-Type", "text/plain").want(t, 204)
+		s.putJSON(s.subscription("s"), subscription).want(t, 200)
+		for i, url := range urls {
+			s.do("GET", url, nil, "If-Modified-Since", read[i]).want(t, 200)
+		}
+	}
+}
+
 // testRecordBodies sends bodies that are not records.
 func testRecordBodies(t *testing.T, s *server) {
 	mixed := `multipart/mixed; boundary=x`

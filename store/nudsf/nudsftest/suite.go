@@ -14,6 +14,7 @@ func Run(t *testing.T, opener Opener) {
 	}{
 		{"Records", testRecords},
 		{"RecordConditions", testRecordConditions},
+		{"ChangesAfterClockSetBack", testChangesAfterClockSetBack},
 		{"RecordBodies", testRecordBodies},
 		{"Meta", testMeta},
 		{"Blocks", testBlocks},

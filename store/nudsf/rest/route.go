@@ -24,6 +24,7 @@ type Config struct {
 	Sender   *callback.Sender // must run for notifications to be sent
 	Clock    func() time.Time
 	Log      *slog.Logger
+	Failed   func(status int) // called for each answer of status 500 or more; nil: none
 	Limits   wire.Limits
 	Storages Storages // nil: every realm and storage exists
 	APIRoot  string   // "https://store.example:8443", prefix of URIs; empty: URIs are paths
@@ -41,7 +42,7 @@ type Routes map[string]map[string]Handler
 
 // Mux returns a handler for the routes below root ("/nudsf-dr/v1") and for the OpenAPI document. It
 // answers other paths and methods with problem details.
-func Mux(root string, document []byte, routes Routes, log *slog.Logger) *http.ServeMux {
+func Mux(root string, document []byte, routes Routes, c Config) *http.ServeMux {
 	mux := http.NewServeMux()
 	routes["/openapi.yaml"] = map[string]Handler{http.MethodGet: func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Type", "application/yaml")
@@ -51,7 +52,7 @@ func Mux(root string, document []byte, routes Routes, log *slog.Logger) *http.Se
 	for path, methods := range routes {
 		allowed := make([]string, 0, len(methods)+1)
 		for method, h := range methods {
-			mux.Handle(method+" "+root+path, serve(h, log))
+			mux.Handle(method+" "+root+path, c.serve(h))
 			allowed = append(allowed, method)
 		}
 		if slices.Contains(allowed, http.MethodGet) {
@@ -69,7 +70,7 @@ func Mux(root string, document []byte, routes Routes, log *slog.Logger) *http.Se
 	return mux
 }
 
-func serve(h Handler, log *slog.Logger) http.Handler {
+func (c *Config) serve(h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := h(w, r)
 		if err == nil {
@@ -77,7 +78,10 @@ func serve(h Handler, log *slog.Logger) http.Handler {
 		}
 		problem := Problem(err)
 		if problem.Status >= http.StatusInternalServerError {
-			log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+			c.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+			if c.Failed != nil && r.Context().Err() == nil { // else the client is gone
+				c.Failed(problem.Status)
+			}
 		}
 		problem.Write(w)
 	})

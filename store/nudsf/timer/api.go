@@ -35,7 +35,7 @@ func New(config rest.Config) *API {
 	a.mux = rest.Mux(Root, OpenAPI, rest.Routes{
 		"/{realm}/{storage}/timers":           {"GET": a.searchTimers, "DELETE": a.deleteTimers},
 		"/{realm}/{storage}/timers/{timerId}": {"GET": a.getTimer, "PUT": a.putTimer, "PATCH": a.patchTimer, "DELETE": a.deleteTimer},
-	}, config.Log)
+	}, config)
 	config.Agenda.Handle(service, kindTimer, a.expire)
 	return a
 }
