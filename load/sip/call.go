@@ -96,7 +96,10 @@ const branchPrefix = sip.BranchCookie + "v"
 
 var branchParam = []byte(";branch=" + branchPrefix)
 
-const branchLength = len(";branch=") + len(branchPrefix) + 8 + 8 + 2
+const (
+	branchDigits = 8 + 8 + 2
+	branchLength = len(";branch=") + len(branchPrefix) + branchDigits
+)
 
 // appendHex appends the lowest digits of v in hexadecimal.
 func appendHex(b []byte, v uint32, digits int) []byte {
@@ -120,15 +123,25 @@ func parseHex(text []byte) (v uint32, ok bool) {
 	return v, true
 }
 
-// findByVia returns the live call and the transaction that the branch of one of our Vias
-// identifies, or nil. It searches for the branch as text, because that is faster than parsing the
-// value.
-func (e *engine) findByVia(via []byte) (*call, uint8) {
+// ownVia returns one of our Vias as we wrote it, without the parameters that servers append; nil
+// if it is none of ours. It searches for the branch as text, because that is faster than parsing
+// the value.
+func ownVia(via []byte) []byte {
 	i := bytes.Index(via, branchParam)
 	if i < 0 || len(via)-i < branchLength {
+		return nil
+	}
+	return via[:i+branchLength]
+}
+
+// findByVia returns the live call and the transaction that the branch of one of our Vias
+// identifies, or nil.
+func (e *engine) findByVia(via []byte) (*call, uint8) {
+	via = ownVia(via)
+	if via == nil {
 		return nil, 0
 	}
-	rest := via[i+len(branchParam):]
+	rest := via[len(via)-branchDigits:]
 	index, ok1 := parseHex(rest[:8])
 	generation, ok2 := parseHex(rest[8:16])
 	transaction, ok3 := parseHex(rest[16:18])

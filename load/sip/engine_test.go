@@ -26,6 +26,7 @@ type bench struct {
 	t    testing.TB
 	peer *socket
 	msg  sip.Message
+	all  []*socket // of the engine
 }
 
 func newBench(t testing.TB, trial load.Trial) *bench {
@@ -57,7 +58,7 @@ func newBench(t testing.TB, trial load.Trial) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{engine: e, t: t, peer: peer}
+	return &bench{engine: e, t: t, peer: peer, all: e.sockets()}
 }
 
 // at moves the clock and handles everything that is due.
@@ -65,7 +66,7 @@ func (b *bench) at(now time.Duration) {
 	b.now = now
 	b.begin()
 	b.alarms()
-	for _, s := range b.sockets() {
+	for _, s := range b.all {
 		s.flush(b.sentFunc)
 	}
 }
@@ -87,10 +88,10 @@ func (b *bench) requests(answer func(m *sip.Message, source netip.AddrPort)) int
 			b.t.Fatal(err)
 		}
 	})
-	for _, s := range b.sockets() {
+	for _, s := range b.all {
 		b.receive(s)
 	}
-	for _, s := range b.sockets() {
+	for _, s := range b.all {
 		s.flush(b.sentFunc)
 	}
 	return n
@@ -326,7 +327,7 @@ func TestClockIsReadForEachBatch(t *testing.T) {
 		readings++
 		return time.Second + time.Duration(readings)*time.Millisecond
 	}
-	for _, s := range b.sockets() {
+	for _, s := range b.all {
 		b.receive(s)
 	}
 	if r := b.report(); readings != 2 || r.Answered != 1.002 || r.Failed["503"] != int64(calls) {

@@ -34,7 +34,7 @@ func (e *engine) receive(s *socket) {
 				of = e.messages.Begin()
 				e.handleRequest(s, i, of)
 			} else {
-				of = e.handleResponse()
+				of = e.handleResponse(s)
 			}
 			e.logReceived(s, i, data, of)
 		}
@@ -46,24 +46,22 @@ func (e *engine) receive(s *socket) {
 
 // handleResponse handles the answer to one of our requests. It returns the answer's event if the
 // event is known.
-func (e *engine) handleResponse() (of truth.Event) {
+func (e *engine) handleResponse(s *socket) (of truth.Event) {
 	m := &e.message
 	c, transaction := e.findByVia(m.Via)
 	if c != nil && c.transaction == transaction {
 		of = c.event
 	}
 	switch {
-	case c == nil:
-		e.stray++
-	case c.transaction != transaction || c.answered:
-		e.handleRepeated(c)
+	case c == nil || c.transaction != transaction || c.answered:
+		e.handleRepeated(s, c, of)
 	case m.Status < 200:
 		c.proceeding = true
 	case m.Status < 300:
 		e.handleSuccess(c)
 	default:
 		if c.step == invite {
-			e.acknowledgeFailure(c)
+			e.acknowledgeFailure(c.socket, c, of)
 		}
 		if (m.Status == 401 || m.Status == 407) && e.answerChallenge(c) {
 			return of
@@ -73,15 +71,20 @@ func (e *engine) handleResponse() (of truth.Event) {
 	return of
 }
 
-// handleRepeated handles a further answer to a request that has an answer. It acknowledges a
-// repeated 200 to INVITE again.
-func (e *engine) handleRepeated(c *call) {
+// handleRepeated handles an answer to a request that has an answer, or whose call has ended; then c
+// is nil. It acknowledges final answers to INVITE again (RFC 3261 sections 13.2.2.4 and 17.1.1.2).
+// Without the ACK, the function would repeat a failure, which adds load.
+func (e *engine) handleRepeated(s *socket, c *call, of truth.Event) {
 	m := &e.message
-	if c.step >= invite && m.Status/100 == 2 && string(m.SequenceMethod) == "INVITE" && len(c.to) > 0 {
+	toInvite := string(m.SequenceMethod) == "INVITE"
+	switch {
+	case toInvite && m.Status >= 300 && s.connected && ownVia(m.Via) != nil:
+		e.acknowledgeFailure(s, c, of)
+	case toInvite && m.Status/100 == 2 && c != nil && c.step >= invite && len(c.to) > 0:
 		e.acknowledge(c)
-		return
+	default:
+		e.stray++
 	}
-	e.stray++
 }
 
 // handleSuccess handles a 2xx.
@@ -206,21 +209,25 @@ func (e *engine) acknowledge(c *call) {
 }
 
 // acknowledgeFailure sends the ACK to a 3xx to 6xx, which belongs to the INVITE's
-// transaction (RFC 3261 section 17.1.1.3).
-func (e *engine) acknowledgeFailure(c *call) {
-	s := c.socket
+// transaction (RFC 3261 section 17.1.1.3). The answer repeats all that the ACK needs except Route.
+// If the call has ended, c is nil and Route is left out: the next hop finds the transaction by Via.
+func (e *engine) acknowledgeFailure(s *socket, c *call, of truth.Event) {
 	if s.full() {
 		s.flush(e.sentFunc)
 	}
-	b := sip.AppendRequestLine(s.next(), "ACK", c.target)
-	b = appendVia(b, c, c.transaction)
-	b = append(b, c.caller.route...)
-	b = e.appendFrom(b, c, c.caller.number)
-	b = sip.AppendField(b, "To", e.message.To)
-	b = e.appendCallIDLine(b, c, 'i')
-	b = sip.AppendCSeq(b, c.inviteSequence, "ACK")
+	m := &e.message
+	b := sip.AppendRequestLine(s.next(), "ACK", sip.Address(m.To)) // the URI of our INVITEs
+	b = sip.AppendField(b, "Via", ownVia(m.Via))
+	b = append(b, "Max-Forwards: 70\r\n"...)
+	if c != nil {
+		b = append(b, c.caller.route...)
+	}
+	b = sip.AppendField(b, "From", m.From)
+	b = sip.AppendField(b, "To", m.To)
+	b = sip.AppendField(b, "Call-ID", m.CallID)
+	b = sip.AppendCSeq(b, m.Sequence, "ACK")
 	b = sip.AppendEnd(b, nil)
-	e.logSent(s, b, netip.AddrPort{}, c.event, "")
+	e.logSent(s, b, netip.AddrPort{}, of, "")
 	s.push(b, netip.AddrPort{}, owner{})
 }
 

@@ -14,10 +14,13 @@ import (
 )
 
 // call sends the INVITE of a call.
-func (p *phone) call(callee, callID string) *pending {
+func (p *phone) call(callee, callID string, headers ...string) *pending {
 	p.t.Helper()
-	return p.ask("INVITE", ims.PublicID(callee), "To: <"+ims.PublicID(callee)+">", "Call-ID: "+callID)
+	return p.ask("INVITE", ims.PublicID(callee), append(headers, "To: <"+ims.PublicID(callee)+">", "Call-ID: "+callID)...)
 }
+
+// forged is a charging identifier that a phone chose itself.
+const forged = "P-Charging-Vector: icid-value=forged"
 
 // within returns a request of the dialog that an INVITE's 2xx created.
 func (p *phone) within(method string, ok *sip.Response, branch string) []byte {
@@ -29,7 +32,7 @@ func (p *phone) within(method string, ok *sip.Response, branch string) []byte {
 // talk makes a call, and hangUp, one of the two phones, ends it.
 func talk(t *testing.T, a, b *phone, hangUp *phone) {
 	t.Helper()
-	call := a.call(b.user, "call-"+sip.GenerateBranch())
+	call := a.call(b.user, "call-"+sip.GenerateBranch(), forged)
 	call.until(100)
 	invite := b.expect("INVITE")
 	if want := b.contact(); invite.Recipient.String() != want {
@@ -55,7 +58,7 @@ func talk(t *testing.T, a, b *phone, hangUp *phone) {
 		other, target = a, invite.Contact().Address.String()
 		headers = append(routeLines(invite.GetHeaders("Record-Route"), false), "To: "+invite.From().Value(), "From: "+ok.To().Value())
 	}
-	bye := hangUp.ask("BYE", target, append(headers, "Call-ID: "+string(*ok.CallID()))...)
+	bye := hangUp.ask("BYE", target, append(headers, forged, "Call-ID: "+string(*ok.CallID()))...)
 	other.reply(other.expect("BYE"), 200, "OK")
 	hangUp.want(bye.final(), 200)
 }
@@ -74,7 +77,8 @@ func testCall(t *testing.T, s site) {
 	if got := a.call(b.user, "early").final().StatusCode; got != 403 {
 		t.Errorf("call by an unregistered user: got %d, want 403", got)
 	}
-	a.signIn(60)
+	a.want(a.register(60, forged), 401)
+	a.want(a.register(60, forged), 200)
 	if got := a.call(b.user, "absent").final().StatusCode; got != 480 {
 		t.Errorf("call to an unregistered user: got %d, want 480", got)
 	}
@@ -99,6 +103,9 @@ func testCall(t *testing.T, s site) {
 	kinds := map[string]int{}
 	for _, row := range rows {
 		kinds[row[1]+" "+row[2]]++
+		if icid := row[6]; strings.Contains(icid, "forged") {
+			t.Errorf("the record of %s has the phone's own charging identifier: %s", row[2], icid)
+		}
 	}
 	if kinds["1 REGISTER"] != 2 || kinds["2 INVITE"] != 2 || kinds["4 BYE"] != 2 {
 		t.Errorf("records by type and method: got %v", kinds)

@@ -101,7 +101,7 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := sipudp.Parse(p.parser, buf[:n])
+	msg, err := sipudp.Parse(sip.NewParser(), buf[:n])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	}
 
 	// A retransmission of a call that was admitted is not a new call.
-	msg, err = sipudp.Parse(p.parser, []byte(message("REGISTER", "3", from)))
+	msg, err = sipudp.Parse(sip.NewParser(), []byte(message("REGISTER", "3", from)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 func TestWindowCountsToTheAnswer(t *testing.T) {
 	p, client := entry(t)
 	a := sipudp.Arrival{From: client.LocalAddr().(*net.UDPAddr).AddrPort(), At: time.Now()}
-	msg, err := sipudp.Parse(p.parser, []byte(message("REGISTER", "1", a.From.String())))
+	msg, err := sipudp.Parse(sip.NewParser(), []byte(message("REGISTER", "1", a.From.String())))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,10 +62,14 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	p.transactions = sipudp.NewTransactions(*timeout, p.timedOut)
 	p.transactions.Messages = c.Messages
+	p.receiver = &sipudp.Receiver{
+		Transactions: p.transactions, Upstream: socket, Parser: sip.NewParser(), Garbage: p.counts.garbage, Log: c.Log,
+		Begun: p.begun, Ack: p.forwardAck, Response: p.response,
+	}
 	p.pool, err = newPool(poolConfig{
 		local: listen.Addr(), sentBy: p.sentBy(), sprouts: sprouts, connections: *connections, refresh: *refresh,
 		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer, busyIsFailure: mode == overload.Clearwater, messages: c.Messages,
-	}, p.receive, c.Log, p.counts.asides)
+	}, p.receiver.Receive, p.transactions.InUse, c.Log, p.counts.asides)
 	if err != nil {
 		socket.Close()
 		return err
@@ -78,12 +82,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return rest.Wait(ctx, group, c, socket.Local())
 }
 
-// newProxy returns a proxy without its pool, transactions and load control.
+// newProxy returns a proxy without its pool, transactions, receiver and load control.
 func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Registry) *proxy {
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails (crypto/rand)
 	p := &proxy{
-		socket: socket, parser: sip.NewParser(), flows: flows{secret}, log: log,
+		socket: socket, flows: flows{secret}, log: log,
 		counts: newCounts(registry),
 	}
 	ims.Gauges(registry, "bono")("transactions", "Transactions held.", func() float64 {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type poolConfig struct {
 	messages      *truth.Log
 }
 
-// drain is how long a replaced connection still receives answers.
+// drain is how long a replaced connection stays open at least.
 const drain = 10 * time.Second
 
 // A pool holds the connections to all Sprouts. Each is a connected UDP socket to
@@ -39,6 +40,7 @@ const drain = 10 * time.Second
 type pool struct {
 	config  poolConfig
 	receive func(data []byte, a sipudp.Arrival)
+	inUse   func() map[*sipudp.Socket]bool // sockets on which answers may still arrive
 	log     *slog.Logger
 	asides  prometheus.Counter
 
@@ -60,8 +62,9 @@ type sprout struct {
 	until time.Time // set aside until this time
 }
 
-func newPool(config poolConfig, receive func([]byte, sipudp.Arrival), log *slog.Logger, asides prometheus.Counter) (*pool, error) {
-	p := &pool{config: config, receive: receive, log: log, asides: asides, sprouts: map[netip.AddrPort]*sprout{}}
+func newPool(config poolConfig, receive func([]byte, sipudp.Arrival), inUse func() map[*sipudp.Socket]bool,
+	log *slog.Logger, asides prometheus.Counter) (*pool, error) {
+	p := &pool{config: config, receive: receive, inUse: inUse, log: log, asides: asides, sprouts: map[netip.AddrPort]*sprout{}}
 	for _, a := range config.sprouts {
 		p.sprouts[a] = &sprout{addr: a}
 	}
@@ -131,10 +134,24 @@ func (p *pool) run(ctx context.Context) {
 		p.mu.Unlock()
 		// There is one replacement per mean, so those within drain are the last
 		// few.
-		for keep := int(drain/mean) + 1; len(old) > keep; old = old[1:] {
-			old[0].socket.Close()
+		if keep := int(drain/mean) + 1; len(old) > keep {
+			old = p.closeUnused(old, keep)
 		}
 	}
+}
+
+// closeUnused closes replaced connections, but not the last keep ones, and none on which
+// answers may still arrive: a call may ring for minutes. It returns those that stay open.
+func (p *pool) closeUnused(old []*connection, keep int) []*connection {
+	used, recent := p.inUse(), old[len(old)-keep:]
+	open := slices.DeleteFunc(old[:len(old)-keep], func(c *connection) bool {
+		if used[c.socket] {
+			return false
+		}
+		c.socket.Close()
+		return true
+	})
+	return append(open, recent...)
 }
 
 // choose returns a random connection to a Sprout that is not set aside and is not

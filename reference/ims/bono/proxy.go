@@ -20,7 +20,7 @@ import (
 type proxy struct {
 	socket       *sipudp.Socket
 	directors    []netip.AddrPort // in front, which phones know instead
-	parser       *sip.Parser
+	receiver     *sipudp.Receiver // of datagrams from clients and from Sprouts
 	flows        flows
 	pool         *pool
 	transactions *sipudp.Transactions
@@ -34,50 +34,8 @@ type proxy struct {
 // arrive handles one datagram from the socket that clients use.
 func (p *proxy) arrive(data []byte, a sipudp.Arrival) {
 	if p.window == nil || !p.refuse(data, a) {
-		p.receive(data, a)
+		p.receiver.Receive(data, a)
 	}
-}
-
-// receive handles one datagram from a client or from Sprout.
-func (p *proxy) receive(data []byte, a sipudp.Arrival) {
-	msg, err := sipudp.Parse(p.parser, data)
-	if err != nil {
-		p.counts.garbage.Inc()
-		p.log.Debug("dropped a datagram", "from", a.From, "error", err)
-		return
-	}
-	var of truth.Event
-	switch m := msg.(type) {
-	case *sip.Request:
-		of = p.request(m, a)
-	case *sip.Response:
-		of = p.response(m)
-	}
-	sipudp.Received(p.transactions.Messages, data, a, of)
-}
-
-// request handles a request and returns its event.
-func (p *proxy) request(req *sip.Request, a sipudp.Arrival) truth.Event {
-	upstream := sipudp.Peer{Socket: p.socket, To: sipudp.ReturnPath(req, a.From)}
-	switch req.Method {
-	case sip.ACK:
-		forward, of := p.transactions.ReceiveAck(req)
-		if forward {
-			p.forwardAck(req, a.From, of)
-		}
-		return of
-	case sip.CANCEL:
-		of, err := p.transactions.ReceiveCancel(req, upstream)
-		if err != nil {
-			p.log.Debug("a CANCEL was not sent", "error", err)
-		}
-		return of
-	}
-	tx, fresh := p.transactions.Receive(req, upstream, a.At)
-	if fresh {
-		p.begun(tx, a)
-	}
-	return tx.Event
 }
 
 // begun handles a request that is no retransmission.
@@ -149,6 +107,9 @@ func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 		p.respond(tx, sipudp.Reply(tx.Request, 430, "Flow Failed")) // RFC 5626 section 11.5
 		return
 	}
+	if !p.pool.fromSprout(from) {
+		dropChargingVector(out)
+	}
 	flow := from
 	if w.client.IsValid() {
 		flow = w.client
@@ -181,9 +142,19 @@ func (p *proxy) route(tx *sipudp.Transaction, from netip.AddrPort) {
 	p.toSprout(tx, out, w.sprout)
 }
 
+const chargingHeader = "P-Charging-Vector"
+
+// dropChargingVector removes what a phone says about charging. It must not choose the
+// identifier of its records (TS 24.229 section 5.2).
+func dropChargingVector(out *sip.Request) {
+	for _, h := range out.GetHeaders(chargingHeader) {
+		out.RemoveHeader(h.Name()) // as the phone spells it
+	}
+}
+
 // chargingVector returns the header with a new identifier for charging records.
 func (p *proxy) chargingVector() sip.Header {
-	return sip.NewHeader("P-Charging-Vector", "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String())
+	return sip.NewHeader(chargingHeader, "icid-value="+sipudp.NewToken()+";icid-generated-at="+p.socket.Local().Addr().String())
 }
 
 // staysOut reports whether Bono stays out of the Path or Record-Route. Behind a
@@ -242,17 +213,18 @@ func (p *proxy) forwardAck(req *sip.Request, from netip.AddrPort, of truth.Event
 }
 
 // response handles an answer and returns its event.
-func (p *proxy) response(res *sip.Response) truth.Event {
-	tx, pass, _ := p.transactions.Answered(res)
+func (p *proxy) response(res *sip.Response, _ sipudp.Arrival) truth.Event {
+	tx, pass, first := p.transactions.Answered(res)
 	if tx == nil {
 		return 0
 	}
 	if s, ok := tx.Owner.(*sprout); ok {
-		if res.StatusCode == sip.StatusServiceUnavailable {
+		switch {
+		case res.StatusCode != sip.StatusServiceUnavailable:
+			p.pool.recordSuccess(s)
+		case first: // Sprout may send it again
 			p.counts.refused.Inc()
 			p.pool.recordBusy(s)
-		} else {
-			p.pool.recordSuccess(s)
 		}
 	}
 	if pass {

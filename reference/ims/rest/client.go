@@ -41,6 +41,7 @@ type Client struct {
 	instances []*instance
 	http      *http.Client
 	timeout   time.Duration
+	began     time.Time // origin of instance.aside; a step of the host's clock has no effect
 	asides    prometheus.Counter
 
 	Messages *truth.Log // nil: messages are not logged
@@ -48,7 +49,7 @@ type Client struct {
 
 type instance struct {
 	base  string
-	aside atomic.Int64 // skipped until this time, Unix nanoseconds
+	aside atomic.Int64 // time since Client.began until which the instance is skipped
 }
 
 // NewClient returns a client of the service. name appears in errors and metrics.
@@ -56,7 +57,7 @@ type instance struct {
 func NewClient(name string, addrs []netip.AddrPort, connections int, timeout time.Duration, local netip.Addr, metrics prometheus.Registerer) *Client {
 	dialer := &net.Dialer{Timeout: timeout, LocalAddr: &net.TCPAddr{IP: local.AsSlice()}}
 	c := &Client{
-		name: name, timeout: timeout,
+		name: name, timeout: timeout, began: time.Now(),
 		http: &http.Client{Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				c, err := dialer.DialContext(ctx, network, addr)
@@ -97,7 +98,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) (stat
 		if ctx.Err() != nil { // the caller's, which says nothing about the instance
 			return 0, nil, fmt.Errorf("%s at %s: %w", c.name, in.base, context.Cause(ctx))
 		}
-		in.aside.Store(time.Now().Add(setAside).UnixNano())
+		in.aside.Store(int64(time.Since(c.began) + setAside))
 		c.asides.Inc()
 		if limited.Err() != nil {
 			return 0, nil, fmt.Errorf("%s at %s: %w after %s", c.name, in.base, ErrLate, c.timeout)
@@ -112,7 +113,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) (stat
 
 // inOrder returns the instances from a random one on, those set aside last.
 func (c *Client) inOrder() []*instance {
-	now, first := time.Now().UnixNano(), rand.IntN(len(c.instances))
+	now, first := int64(time.Since(c.began)), rand.IntN(len(c.instances))
 	var usable, aside []*instance
 	for i := range c.instances {
 		in := c.instances[(first+i)%len(c.instances)]

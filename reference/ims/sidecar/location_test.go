@@ -119,7 +119,7 @@ func FuzzRegister(f *testing.F) {
 			t.Fatalf("%v: %s", err, value)
 		}
 		for i := range again {
-			own := registerOf(userOf(req).uri, &again[i], time.Minute)
+			own := registerOf(userOf(req, spelling{}).uri, &again[i], time.Minute)
 			own.PrependHeader(&sip.ViaHeader{ProtocolName: "SIP", ProtocolVersion: "2.0", Transport: "UDP", Host: "h", Params: sip.HeaderParams{{K: "branch", V: "z9hG4bK1"}}})
 			if data := sipudp.Bytes(own); bytes.Count(data, []byte("\r\n")) != len(own.Headers())+2 {
 				t.Fatalf("a value ends its line: %q", data)

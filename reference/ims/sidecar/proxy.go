@@ -4,68 +4,41 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/emiago/sipgo/sip"
 
+	"vitrine/internal/truth"
 	"vitrine/reference/ims/sipudp"
 	"vitrine/reference/keep"
 )
 
-// arrive handles one datagram from a client or from the function.
-func (s *sidecar) arrive(data []byte, a sipudp.Arrival) {
-	switch m := s.parse(data, a).(type) {
-	case *sip.Request:
-		s.request(m, a)
-	case *sip.Response:
-		s.response(m, a)
+// receiver returns the receiver of a socket. upstream sends the answers to requests; nil: the
+// socket gets answers alone.
+func (s *sidecar) receiver(upstream *sipudp.Socket) *sipudp.Receiver {
+	return &sipudp.Receiver{
+		Transactions: s.transactions, Upstream: upstream, Parser: sip.NewParser(), Garbage: s.counts.garbage, Log: s.log,
+		Begun: s.begun, Ack: s.forwardAck, Response: s.response,
 	}
 }
 
-// arriveOwn handles one datagram for the sidecar's own REGISTERs: answers alone.
-func (s *sidecar) arriveOwn(data []byte, a sipudp.Arrival) {
-	if m, ok := s.parse(data, a).(*sip.Response); ok {
-		s.response(m, a)
-	}
-}
-
-func (s *sidecar) parse(data []byte, a sipudp.Arrival) sip.Message {
-	msg, err := sipudp.Parse(s.parser, data)
-	if err != nil {
-		s.counts.garbage.Inc()
-		s.log.Debug("dropped a datagram", "from", a.From, "error", err)
-		return nil
-	}
-	return msg
-}
-
-func (s *sidecar) request(req *sip.Request, a sipudp.Arrival) {
-	upstream := sipudp.Peer{Socket: s.socket, To: sipudp.ReturnPath(req, a.From)}
-	switch req.Method {
-	case sip.ACK:
-		if forward, of := s.transactions.ReceiveAck(req); forward && sipudp.HopsLeft(req) {
-			s.note(sipudp.ForwardAck(req, s.toFunction(), of))
-		}
-		return
-	case sip.CANCEL:
-		_, err := s.transactions.ReceiveCancel(req, upstream)
-		s.note(err)
-		return
-	}
-	if tx, fresh := s.transactions.Receive(req, upstream, a.At); fresh {
-		s.begun(tx)
+func (s *sidecar) forwardAck(req *sip.Request, _ netip.AddrPort, of truth.Event) {
+	if sipudp.HopsLeft(req) {
+		s.note(sipudp.ForwardAck(req, s.toFunction(), of))
 	}
 }
 
 // begun handles a request that is no retransmission. Locations matter to requests outside
 // a dialog for a user.
-func (s *sidecar) begun(tx *sipudp.Transaction) {
+func (s *sidecar) begun(tx *sipudp.Transaction, _ sipudp.Arrival) {
 	s.counts.requests.Inc()
 	if !sipudp.HopsLeft(tx.Request) {
 		s.answer(tx, sip.StatusTooManyHops, "Too Many Hops")
 		return
 	}
-	of := userOf(tx.Request)
+	of := userOf(tx.Request, s.spelling)
 	if of.uri.User == "" || !sipudp.Initial(tx.Request) {
 		s.forward(tx)
 		return
@@ -84,19 +57,40 @@ func (s *sidecar) begun(tx *sipudp.Transaction) {
 
 // A user is an address of record, without port and parameters.
 type user struct {
-	uri  sip.Uri
-	name string // of the user's record in the store: the URI as text
+	uri  sip.Uri // as the request spells it
+	name string  // of the user's record in the store: the same for all spellings
+}
+
+// A spelling says which addresses of record are one user for the registrar. The sidecar
+// must agree. Otherwise it would remove the user's locations from the registrar when a
+// request has another spelling, because the store has no record of that name.
+type spelling struct{ caseSensitive, anyDomain bool }
+
+// name returns the name of a user. Escapes never count, because registrars resolve them.
+func (s spelling) name(uri sip.Uri) string {
+	name, err := url.PathUnescape(uri.User)
+	if err != nil {
+		name = uri.User
+	}
+	if !s.caseSensitive {
+		name = sip.ASCIIToLower(name)
+	}
+	uri.User = strings.ReplaceAll(url.PathEscape(name), "@", "%40") // so that the host begins after the only @
+	if s.anyDomain {
+		return "sip:" + uri.User
+	}
+	return uri.String()
 }
 
 // userOf returns the user that a request is about: To of a REGISTER (RFC 3261 section
 // 10.2), the request's URI otherwise.
-func userOf(req *sip.Request) user {
+func userOf(req *sip.Request, s spelling) user {
 	of := &req.Recipient
 	if req.Method == sip.REGISTER {
 		of = &req.To().Address
 	}
 	uri := sip.Uri{Scheme: "sip", User: of.User, Host: strings.ToLower(of.Host)}
-	return user{uri, uri.String()}
+	return user{uri, s.name(uri)}
 }
 
 // serve brings the user's locations at the function up to date and forwards the request.
@@ -168,25 +162,24 @@ func (s *sidecar) forward(tx *sipudp.Transaction) {
 	}
 }
 
-// response handles an answer. Only the function's are believed.
-func (s *sidecar) response(res *sip.Response, a sipudp.Arrival) {
+// response handles an answer and returns its event. Only the function's are believed.
+func (s *sidecar) response(res *sip.Response, a sipudp.Arrival) truth.Event {
 	if a.From != s.function {
 		s.counts.garbage.Inc()
-		return
+		return 0
 	}
 	tx, pass, first := s.transactions.Answered(res)
 	if tx == nil {
-		return
+		return 0
 	}
 	if waiting, ok := tx.Owner.(waiter); ok {
 		if first {
 			waiting <- res
 		}
-		return
-	}
-	if pass {
+	} else if pass {
 		s.respond(tx, res)
 	}
+	return tx.Event
 }
 
 func (s *sidecar) timedOut(tx *sipudp.Transaction) {

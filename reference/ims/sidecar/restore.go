@@ -27,7 +27,7 @@ func (s *sidecar) read(ctx context.Context, of user) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	all, err := readLocations(r.Value, time.Now())
+	all, err := readLocations(r.Value, s.store.Now())
 	return record{all, r.Tag}, err
 }
 
@@ -42,17 +42,17 @@ func (s *sidecar) restore(ctx context.Context, of user) (record, error) {
 		return r, nil
 	}
 	s.known.Remove(of.name)
-	if err := s.replace(ctx, of, r.locations); err != nil {
+	if err := s.replace(ctx, of, r.locations, s.store.Now()); err != nil {
 		return r, err
 	}
 	s.known.Add(of.name, r.tag)
 	return r, nil
 }
 
-// replace makes the function's locations of a user the given ones. The REGISTER for a
+// replace makes the function's locations of a user the given ones, at now. The REGISTER for a
 // location that the function has gets a new Call-ID, because the function refuses the one
 // that bound the location a second time (RFC 3261 section 10.3, step 7).
-func (s *sidecar) replace(ctx context.Context, of user, all []location) error {
+func (s *sidecar) replace(ctx context.Context, of user, all []location, now time.Time) error {
 	present, err := s.bind(ctx, of, nil, 0)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *sidecar) replace(ctx context.Context, of user, all []location) error {
 		if findContact(present, l.uri()) != nil {
 			l.CallID = ""
 		}
-		if _, err := s.bind(ctx, of, &l, time.Until(l.Expires)); err != nil {
+		if _, err := s.bind(ctx, of, &l, l.Expires.Sub(now)); err != nil {
 			return err
 		}
 	}

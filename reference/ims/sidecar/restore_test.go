@@ -68,13 +68,14 @@ func newRegistrar(t *testing.T) (at netip.AddrPort, binding <-chan *sip.Request)
 // TestRestoreOfPresentLocation restores a location twice at a registrar.
 func TestRestoreOfPresentLocation(t *testing.T) {
 	function, binding := newRegistrar(t)
-	s := &sidecar{function: function, parser: sip.NewParser(), log: slog.New(slog.DiscardHandler), counts: newCounts(prometheus.NewRegistry())}
+	s := &sidecar{function: function, log: slog.New(slog.DiscardHandler), counts: newCounts(prometheus.NewRegistry())}
 	s.transactions = sipudp.NewTransactions(time.Minute, s.timedOut)
-	s.own = serve(t, func(_ *sipudp.Socket, data []byte, a sipudp.Arrival) { s.arriveOwn(data, a) })
+	receiver := s.receiver(nil)
+	s.own = serve(t, func(_ *sipudp.Socket, data []byte, a sipudp.Arrival) { receiver.Receive(data, a) })
 	of := user{uri: sip.Uri{Scheme: "sip", User: "a", Host: "ims.test"}}
 	stored := []location{{Contact: "<sip:a@h>", CallID: "client", CSeq: 7, Expires: time.Now().Add(time.Hour)}}
 	for range 2 {
-		if err := s.replace(t.Context(), of, stored); err != nil {
+		if err := s.replace(t.Context(), of, stored, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,5 +87,40 @@ func TestRestoreOfPresentLocation(t *testing.T) {
 	}
 	if stored[0].CallID != "client" {
 		t.Errorf("the stored Call-ID is now %q", stored[0].CallID)
+	}
+}
+
+// TestSpellingsOfAUser checks which addresses have one record in the store. If two spellings of a
+// user had two records, a request with the other spelling would remove the user's locations.
+func TestSpellingsOfAUser(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		of   spelling
+		same bool
+	}{
+		{"sub0@ims.test", "SUB%30@IMS.test:5070", spelling{}, true},
+		{"a%2fb@ims.test", "a/b@ims.test", spelling{}, true},
+		{"sub0@ims.test", "sub0@192.0.2.1", spelling{}, false},
+		{"sub0@ims.test", "sub0@192.0.2.1", spelling{anyDomain: true}, true},
+		{"sub0@ims.test", "sub1@ims.test", spelling{anyDomain: true}, false},
+		{"sub0@ims.test", "SUB0@ims.test", spelling{caseSensitive: true}, false},
+		{"sub0@ims.test", "sub%30@ims.test", spelling{caseSensitive: true}, true},
+		{"a%40b@c", "a@b@c", spelling{}, false},
+		{"50%@ims.test", "50%25@ims.test", spelling{}, true},
+	} {
+		var users [2]user
+		for i, address := range []string{c.a, c.b} {
+			var uri sip.Uri
+			if err := sip.ParseUri("sip:"+address, &uri); err != nil {
+				t.Fatal(err)
+			}
+			users[i] = userOf(sip.NewRequest(sip.INVITE, uri), c.of)
+			if users[i].uri.User != uri.User {
+				t.Errorf("%s: REGISTERs name %s, want the user as written", address, users[i].uri.User)
+			}
+		}
+		if (users[0].name == users[1].name) != c.same {
+			t.Errorf("%s is %s, %s is %s, want one user: %t", c.a, users[0].name, c.b, users[1].name, c.same)
+		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/emiago/sipgo/sip"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -51,6 +50,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	c.Own(&listen, "listen", "address for requests, UDP: IP:PORT")
 	c.Addr(&registrar, "function", true, "address of the registrar: IP:PORT")
 	c.Own(&restore, "restore-from", "address that REGISTERs of the sidecar come from; the registrar must accept them without credentials: IP:PORT")
+	var of spelling
+	c.BoolVar(&of.caseSensitive, "case-sensitive", false, "users whose names differ in letter case alone are different users for the registrar")
+	c.BoolVar(&of.anyDomain, "any-domain", false, "users with one name in different domains are one user for the registrar")
 	timeout := c.Duration("timeout", 5*time.Second, "how long the registrar's answer may take")
 	requests := c.Int("requests", 1024, "requests that wait for the store or the registrar at the same time; others are answered 503")
 	users := c.Int("users", 100_000, "users whose locations are not restored again while the store has the same version")
@@ -81,7 +83,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	c.Connected = store.Connected
 	s := &sidecar{
-		socket: socket, own: own, function: registrar, parser: sip.NewParser(),
+		socket: socket, own: own, function: registrar, spelling: of,
 		store: store, known: known, slots: make(chan struct{}, *requests), seed: maphash.MakeSeed(), log: c.Log, counts: newCounts(c.Registry),
 	}
 	s.transactions = sipudp.NewTransactions(*timeout, s.timedOut)
@@ -92,8 +94,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	group.Go(func() error { return store.Run(ctx, nil) })
 	group.Go(func() error { s.transactions.Run(ctx); return nil })
-	group.Go(func() error { return socket.Serve(s.arrive, nil) })
-	group.Go(func() error { return own.Serve(s.arriveOwn, nil) })
+	group.Go(func() error { return socket.Serve(s.receiver(socket).Receive, nil) })
+	group.Go(func() error { return own.Serve(s.receiver(nil).Receive, nil) })
 	group.Go(func() error { <-ctx.Done(); return errors.Join(socket.Close(), own.Close()) })
 	defer s.pending.Wait()
 	return rest.Wait(ctx, group, c, socket.Local())
@@ -119,7 +121,7 @@ type sidecar struct {
 	socket       *sipudp.Socket // of clients and the function
 	own          *sipudp.Socket // sends the sidecar's own REGISTERs
 	function     netip.AddrPort
-	parser       *sip.Parser
+	spelling     spelling // of users, as the function takes it
 	transactions *sipudp.Transactions
 	store        *keep.Store
 	log          *slog.Logger

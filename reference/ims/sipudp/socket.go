@@ -91,9 +91,10 @@ func (s *Socket) sentBy() netip.AddrPort {
 // Close closes the socket, which ends Serve.
 func (s *Socket) Close() error { return s.conn.Close() }
 
-// An Arrival is the source and time of a datagram. At is the wall-clock time at
-// which the kernel received the datagram, so that the time in the receive queue
-// can be measured. If the kernel does not report it, At is the time of the read.
+// An Arrival is the source and time of a datagram. At is when the kernel received
+// the datagram, so that the time in the receive queue can be measured. If the
+// kernel does not report it, At is the time of the read. At has a monotonic clock
+// reading: a step of the host's clock has no effect on later datagrams.
 type Arrival struct {
 	From, To netip.AddrPort
 	At       time.Time
@@ -120,9 +121,9 @@ func (s *Socket) Serve(handle func(data []byte, a Arrival), refused func()) erro
 		default:
 			return fmt.Errorf("receive on %s: %w", s.local, err)
 		}
-		at, ok := arrivalTime(oob[:oobn])
-		if !ok {
-			at = time.Now()
+		at := time.Now()
+		if stamp, ok := arrivalTime(oob[:oobn]); ok {
+			at = arrivedAt(at, stamp)
 		}
 		handle(buf[:n], Arrival{From: from, To: s.local, At: at})
 	}

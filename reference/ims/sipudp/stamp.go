@@ -39,6 +39,16 @@ func arrivalTime(oob []byte) (time.Time, bool) {
 	return time.Unix(0, mmsg.Nanoseconds(stamp)), true
 }
 
+// longestWait bounds the time that a datagram counts as waiting in the receive queue, in case
+// the host's clock was set forward meanwhile.
+const longestWait = 10 * time.Second
+
+// arrivedAt returns the arrival time by the clock of read, which is monotonic. The kernel's
+// stamp is a time of day: it is used only for the time from the arrival to the read.
+func arrivedAt(read, stamp time.Time) time.Time {
+	return read.Add(-min(max(read.Sub(stamp), 0), longestWait))
+}
+
 // fromICMP reports whether a read failed because of an ICMP message. The kernel reports
 // each message once, so the next read may succeed.
 func fromICMP(err error) bool {

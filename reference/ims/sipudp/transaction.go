@@ -1,8 +1,6 @@
 package sipudp
 
 import (
-	"container/heap"
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -51,6 +49,7 @@ type Transaction struct {
 	final       int    // status of the final answer; 0 before it
 	provisional bool
 	cancelled   bool      // by the client
+	unacked     bool      // reply is a failure of an INVITE, and its ACK has not arrived
 	began       time.Time // when the request was forwarded, or received if it was not; reset by an INVITE's answers 101 to 199
 	finished    time.Time
 	interval    time.Duration
@@ -143,6 +142,7 @@ func (t *Transactions) ReceiveAck(req *sip.Request) (forward bool, of truth.Even
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if tx := t.server[serverKey(req)]; tx != nil {
+		tx.unacked = false
 		return false, tx.Event
 	}
 	return true, t.Messages.Begin()
@@ -315,17 +315,32 @@ func (t *Transactions) Respond(tx *Transaction, res *sip.Response) error {
 		return nil
 	}
 	tx.reply = data
-	if res.StatusCode >= 200 && tx.final == 0 {
-		tx.final = res.StatusCode
-	}
-	if res.StatusCode >= 200 && tx.finished.IsZero() {
-		tx.finished = time.Now()
-	}
-	if res.StatusCode >= 200 && !tx.invite() {
-		t.shed(tx)
+	if res.StatusCode >= 200 {
+		t.finish(tx, res.StatusCode)
 	}
 	t.mu.Unlock()
 	return tx.upstream.Send(data, tx.Event)
+}
+
+// finish records a final answer that goes upstream. Run sends a failure of an INVITE again
+// until its ACK arrives (RFC 3261 section 17.2.1, timer G): a client that has a
+// provisional answer does not repeat its INVITE. The caller holds the lock.
+func (t *Transactions) finish(tx *Transaction, status int) {
+	if tx.final == 0 {
+		tx.final = status
+	}
+	if tx.finished.IsZero() {
+		tx.finished = time.Now()
+	}
+	if !tx.invite() {
+		t.shed(tx)
+		return
+	}
+	tx.unacked = status >= 300
+	if tx.unacked && !tx.due.IsZero() { // it is still in the table
+		tx.interval = t1
+		t.schedule(tx, time.Now().Add(t1))
+	}
 }
 
 // shed replaces an answered transaction in the table by what absorbs retransmissions:
@@ -362,131 +377,23 @@ func (t *Transactions) Sent(tx *Transaction) (forwarded, reply []byte) {
 // upstream.
 func (tx *Transaction) Own() bool { return tx.upstream.Socket == nil }
 
+// InUse returns the sockets on which an answer to a forwarded request, or a repetition of
+// it, may still arrive.
+func (t *Transactions) InUse() map[*Socket]bool {
+	used := map[*Socket]bool{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tx := range t.timers {
+		if tx.downstream.Socket != nil {
+			used[tx.downstream.Socket] = true
+		}
+	}
+	return used
+}
+
 // Held returns the number of transactions held.
 func (t *Transactions) Held() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.timers)
-}
-
-// Run drives the timers until ctx is done.
-func (t *Transactions) Run(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		next, some := t.expire(time.Now())
-		if some {
-			timer.Reset(max(time.Until(next), grain))
-		} else {
-			timer.Stop()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-t.wake:
-		}
-	}
-}
-
-// expire handles the timers that are due, and returns when the next one is due.
-func (t *Transactions) expire(now time.Time) (next time.Time, some bool) {
-	var late []*Transaction
-	t.mu.Lock()
-	for len(t.timers) > 0 && !t.timers[0].due.After(now) {
-		tx := t.timers[0]
-		switch {
-		case !tx.finished.IsZero():
-			if gone := tx.finished.Add(linger); gone.After(now) {
-				t.schedule(tx, gone)
-				continue
-			}
-			t.drop(tx)
-		case tx.branch == "": // neither forwarded nor answered
-			t.drop(tx)
-		case tx.provisional && tx.invite():
-			if end := tx.began.Add(timerC); end.After(now) {
-				t.schedule(tx, now.Add(t2))
-				continue
-			}
-			_ = t.cancel(tx, now) // RFC 3261 section 16.8; if it is lost, Run retransmits it
-			late = t.giveUp(tx, now, late)
-		case !tx.began.Add(t.timeout).After(now):
-			late = t.giveUp(tx, now, late)
-		default:
-			_ = tx.downstream.Send(tx.forwarded, tx.Event)
-			tx.interval = min(2*tx.interval, t2)
-			at := now.Add(tx.interval)
-			if end := tx.began.Add(t.timeout); end.Before(at) {
-				at = end
-			}
-			t.schedule(tx, at)
-		}
-	}
-	if some = len(t.timers) > 0; some {
-		next = t.timers[0].due
-	}
-	t.next = next
-	t.mu.Unlock()
-	for _, tx := range late {
-		t.onTimeout(tx)
-	}
-	return next, some
-}
-
-// giveUp marks a transaction as timed out. It stays for linger to absorb late
-// messages.
-func (t *Transactions) giveUp(tx *Transaction, now time.Time, late []*Transaction) []*Transaction {
-	tx.final, tx.finished = sip.StatusRequestTimeout, now
-	t.schedule(tx, now.Add(linger))
-	return append(late, tx)
-}
-
-func (t *Transactions) drop(tx *Transaction) {
-	heap.Pop(&t.timers)
-	tx.due = time.Time{} // Forward may schedule it again
-	delete(t.client, tx.branch)
-	if t.server[tx.key] == tx { // after a late Forward, a retransmission may have begun another one
-		delete(t.server, tx.key)
-	}
-}
-
-// schedule sets the transaction's one timer. The caller holds the lock.
-func (t *Transactions) schedule(tx *Transaction, due time.Time) {
-	if tx.due.IsZero() {
-		tx.due = due
-		heap.Push(&t.timers, tx)
-	} else {
-		tx.due = due
-		heap.Fix(&t.timers, tx.index)
-	}
-	if t.next.IsZero() || due.Before(t.next) {
-		t.next = due
-		select {
-		case t.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// timers is a heap of transactions by due time.
-type timers []*Transaction
-
-func (h timers) Len() int           { return len(h) }
-func (h timers) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-func (h timers) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-func (h *timers) Push(x any) {
-	tx := x.(*Transaction)
-	tx.index = len(*h)
-	*h = append(*h, tx)
-}
-func (h *timers) Pop() any {
-	old := *h
-	tx := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return tx
 }

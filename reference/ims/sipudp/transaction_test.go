@@ -199,6 +199,52 @@ func TestTimers(t *testing.T) {
 	}
 }
 
+// TestFailureOfInviteIsRepeated checks that a failure of an INVITE is sent again until its ACK
+// arrives. A client that has got 100 does not repeat the INVITE, so a lost 486 would leave it
+// ringing. A 200 is not repeated: the callee does that.
+func TestFailureOfInviteIsRepeated(t *testing.T) {
+	r := newRig(t)
+	answer := func(branch string, status int) {
+		t.Helper()
+		tx, _ := r.receive(t, strings.Replace(as("INVITE"), "abc", branch, 1))
+		if err := r.table.Respond(tx, Reply(tx.Request, status, "Some")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	answer("abc", 486)
+	sent := time.Now() // the timer counts from a time between began and sent
+	// T1, 2 T1 and 4 T1 one after another:
+	for i, after := range []time.Duration{510 * time.Millisecond, 1520 * time.Millisecond, 3530 * time.Millisecond} {
+		r.table.expire(began.Add(after - 100*time.Millisecond))
+		if n := len(r.up.await(t, i+1)); n != i+1 {
+			t.Fatalf("sent %d times before %s", n, after)
+		}
+		r.table.expire(sent.Add(after))
+		if got := r.up.await(t, i+2); got[i+1] != got[0] {
+			t.Errorf("sent %q again as %q", got[0], got[i+1])
+		}
+	}
+	r.table.expire(sent.Add(linger))
+	if held := r.table.Held(); held != 0 {
+		t.Errorf("at the end %d transactions are held", held)
+	}
+
+	answer("def", 486)
+	r.table.ReceiveAck(parse(t, strings.Replace(as("ACK"), "abc", "def", 1)).(*sip.Request))
+	answer("ghi", 200)
+	for after := t1; after < linger; after += t1 {
+		r.table.expire(time.Now().Add(after))
+	}
+	const last = "the last datagram"
+	if err := (Peer{Socket: r.self.Socket, To: r.up.Local()}).Send([]byte(last), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.up.await(t, 7); got[6] != last {
+		t.Errorf("got %q after the ACK of a 486 and after a 200, want nothing again", got[6])
+	}
+}
+
 // TestAnsweredTransactionsAreSmall checks what a transaction costs while it absorbs
 // retransmissions. Thousands do, and the memory of a small flavor is the limit.
 func TestAnsweredTransactionsAreSmall(t *testing.T) {
@@ -373,6 +419,25 @@ func TestArrivalIsTheKernels(t *testing.T) {
 	}
 	if at.From != from.Local() {
 		t.Errorf("got source %s, want %s", at.From, from.Local())
+	}
+	if !strings.Contains(at.At.String(), " m=") {
+		t.Errorf("the arrival time %s has no monotonic reading: it follows the host's clock when that is set", at.At)
+	}
+}
+
+// TestArrivalWhenTheClockIsSet checks the arrival times of datagrams that were in the receive
+// queue when the host's clock was set.
+func TestArrivalWhenTheClockIsSet(t *testing.T) {
+	read := time.Now()
+	for _, c := range []struct {
+		name         string
+		stamp, waits time.Duration // before the read
+	}{
+		{"not set", 30 * time.Millisecond, 30 * time.Millisecond}, {"set back", -10 * time.Minute, 0}, {"set forward", 10 * time.Minute, longestWait},
+	} {
+		if got := read.Sub(arrivedAt(read, read.Round(0).Add(-c.stamp))); got != c.waits {
+			t.Errorf("%s: the datagram arrived %s before the read, want %s", c.name, got, c.waits)
+		}
 	}
 }
 

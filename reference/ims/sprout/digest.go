@@ -126,7 +126,7 @@ func (s *server) challenge(ctx context.Context, impi, impu string, isStale bool)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.records.Put(ctx, challengeKey(nonce), keep.Record{Value: value, Expires: time.Now().Add(nonceLife)}, keep.Move{}); err != nil {
+	if err := s.records.Put(ctx, challengeKey(nonce), keep.Record{Value: value, Expires: s.records.Now().Add(nonceLife)}, keep.Move{}); err != nil {
 		return nil, err
 	}
 	c := digest.Challenge{Realm: vector.Digest.Realm, Nonce: nonce, Stale: isStale, Algorithm: "MD5", QOP: []string{vector.Digest.QoP}}

@@ -15,4 +15,5 @@ type keeper interface {
 	Delete(ctx context.Context, key, tag string, timer keep.Move) error
 	Run(ctx context.Context, due func(ctx context.Context, key string, at time.Time)) error
 	Ready() bool
+	Now() time.Time // by which to judge whether something in a record has expired
 }

@@ -44,7 +44,7 @@ func (s *server) publish(ctx context.Context, tx *sipudp.Transaction, kind strin
 	if err != nil {
 		return err
 	}
-	err = s.records.Put(ctx, publishedKey(tx, kind), keep.Record{Value: value, Expires: time.Now().Add(publishedFor)}, keep.Move{})
+	err = s.records.Put(ctx, publishedKey(tx, kind), keep.Record{Value: value, Expires: s.records.Now().Add(publishedFor)}, keep.Move{})
 	if errors.Is(err, keep.ErrChanged) {
 		return nil // another Sprout has received this request too
 	}

@@ -231,8 +231,9 @@ func (s *server) bind(ctx context.Context, tx *sipudp.Transaction, impu string, 
 // registeredReply returns the 200 that lists the present bindings.
 func (s *server) registeredReply(req *sip.Request, r registration) *sip.Response {
 	res := sipudp.Reply(req, sip.StatusOK, "OK")
+	now := time.Now()
 	for _, b := range r.Bindings {
-		left := strconv.FormatInt(seconds(b.Expires), 10)
+		left := strconv.FormatInt(seconds(b.Expires, now), 10)
 		res.AppendHeader(sip.NewHeader("Contact", "<"+b.URI+">;expires="+left))
 	}
 	sip.CopyHeaders("Path", req, res)

@@ -121,7 +121,7 @@ func (s *server) registered(ctx context.Context, impu string) (registration, str
 	if err != nil {
 		return r, have.Tag, err
 	}
-	r.prune(time.Now())
+	r.prune(s.records.Now())
 	return r, have.Tag, nil
 }
 

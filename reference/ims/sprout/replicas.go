@@ -50,6 +50,9 @@ func (r *replicas) Run(ctx context.Context, due func(ctx context.Context, key st
 // Ready returns true: each request finds out which replicas answer.
 func (r *replicas) Ready() bool { return true }
 
+// Now returns this host's time.
+func (r *replicas) Now() time.Time { return time.Now() }
+
 // Get asks the first live replica that has the record.
 func (r *replicas) Get(ctx context.Context, key string) (keep.Record, error) {
 	got, err := r.store.Get(ctx, key)

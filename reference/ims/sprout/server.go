@@ -28,7 +28,6 @@ type server struct {
 	ours         map[netip.AddrPort]bool // addresses of this Sprout
 	directors    []netip.AddrPort        // in front of the Bonos; they know no Sprouts
 	edge         atomic.Pointer[netip.AddrPort]
-	parser       *sip.Parser
 	transactions *sipudp.Transactions
 	load         *overload.Monitor // nil except in mode clearwater
 	queue        chan *sipudp.Transaction
@@ -41,48 +40,6 @@ type server struct {
 	maxExpires   time.Duration
 	log          *slog.Logger
 	counts       counts
-}
-
-// receive handles one datagram from Bono.
-func (s *server) receive(data []byte, a sipudp.Arrival) {
-	msg, err := sipudp.Parse(s.parser, data)
-	if err != nil {
-		s.counts.garbage.Inc()
-		s.log.Debug("dropped a datagram", "from", a.From, "error", err)
-		return
-	}
-	var of truth.Event
-	switch m := msg.(type) {
-	case *sip.Request:
-		of = s.request(m, a)
-	case *sip.Response:
-		of = s.response(m)
-	}
-	sipudp.Received(s.transactions.Messages, data, a, of)
-}
-
-// request handles a request and returns its event.
-func (s *server) request(req *sip.Request, a sipudp.Arrival) truth.Event {
-	upstream := sipudp.Peer{Socket: s.socket, To: sipudp.ReturnPath(req, a.From)}
-	switch req.Method {
-	case sip.ACK:
-		forward, of := s.transactions.ReceiveAck(req)
-		if forward {
-			s.ack(req, of)
-		}
-		return of
-	case sip.CANCEL:
-		of, err := s.transactions.ReceiveCancel(req, upstream)
-		if err != nil {
-			s.log.Debug("a CANCEL was not sent", "error", err)
-		}
-		return of
-	}
-	tx, fresh := s.transactions.Receive(req, upstream, a.At)
-	if fresh {
-		s.begun(tx, a)
-	}
-	return tx.Event
 }
 
 // begun handles a request that is no retransmission.

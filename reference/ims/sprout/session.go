@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/emiago/sipgo/sip"
@@ -191,7 +192,7 @@ func (s *server) inDialog(tx *sipudp.Transaction) error {
 	return s.send(tx, out)
 }
 
-func (s *server) ack(req *sip.Request, of truth.Event) {
+func (s *server) ack(req *sip.Request, _ netip.AddrPort, of truth.Event) {
 	if !sipudp.HopsLeft(req) {
 		return
 	}
@@ -207,7 +208,7 @@ func (s *server) ack(req *sip.Request, of truth.Event) {
 
 // response forwards an answer, and starts or ends the charging of a call. An answer to a
 // NOTIFY of this Sprout ends here. response returns the answer's event.
-func (s *server) response(res *sip.Response) truth.Event {
+func (s *server) response(res *sip.Response, _ sipudp.Arrival) truth.Event {
 	tx, pass, first := s.transactions.Answered(res)
 	switch {
 	case tx == nil:

@@ -122,7 +122,7 @@ func (k *config) keeper(peers net.Listener, c *ims.Command) (keeper, error) {
 func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger, registry *prometheus.Registry) *server {
 	local := k.listen.Addr()
 	s := &server{
-		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, directors: k.directors, parser: sip.NewParser(),
+		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, directors: k.directors,
 		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000), unwatched: make(chan watcher, 1000),
 		home:    rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
 		records: records, maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
@@ -169,7 +169,11 @@ func (s *server) run(ctx context.Context, k config, c *ims.Command) error {
 			group.Go(func() error { s.sendCharges(ctx); return nil })
 		}
 	}
-	group.Go(func() error { return s.socket.Serve(s.receive, nil) })
+	receiver := &sipudp.Receiver{
+		Transactions: s.transactions, Upstream: s.socket, Parser: sip.NewParser(), Garbage: s.counts.garbage, Log: s.log,
+		Begun: s.begun, Ack: s.ack, Response: s.response,
+	}
+	group.Go(func() error { return s.socket.Serve(receiver.Receive, nil) })
 	group.Go(func() error { <-ctx.Done(); return s.socket.Close() })
 	err := rest.Wait(ctx, group, c, s.socket.Local())
 	s.home.Close()

@@ -102,7 +102,7 @@ func TestRegInfo(t *testing.T) {
 	}
 	document := func() (doc regInfoDocument, body []byte) {
 		t.Helper()
-		body, err := regInfo("sip:a@ims.test", r, 3)
+		body, err := regInfo("sip:a@ims.test", r, 3, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +143,20 @@ func TestSubscriptionsAreLimited(t *testing.T) {
 	}
 	if err := watch(&r, subscription{CallID: "0"}, true); err != nil || r.Subscriptions[0].CSeq != 2 {
 		t.Errorf("a refresh: got error %v, CSeq %d of its NOTIFY, want 2", err, r.Subscriptions[0].CSeq)
+	}
+}
+
+// TestEndedSubscription checks that a SUBSCRIBE with Expires 0 ends the subscription by every clock.
+func TestEndedSubscription(t *testing.T) {
+	s, now := &server{maxExpires: 10 * time.Minute}, time.UnixMilli(1_000_000)
+	for expires, want := range map[string]int64{"0": 0, "60": 1_060_000, "9999": 1_600_000} {
+		req, ok := request("Contact: <sip:a@h>\r\nExpires: " + expires)
+		if !ok {
+			t.Fatalf("cannot parse a request with Expires %s", expires)
+		}
+		if got, err := s.dialog(req, now); err != nil || got.Expires != want {
+			t.Errorf("Expires %s: the subscription ends at %d, error %v, want %d", expires, got.Expires, err, want)
+		}
 	}
 }
 
@@ -285,7 +299,7 @@ func FuzzRegistration(f *testing.F) {
 		}
 		r.prune(time.UnixMilli(1))
 		r.expiry()
-		if _, err := regInfo("sip:a@ims.test", r, 0); err != nil {
+		if _, err := regInfo("sip:a@ims.test", r, 0, time.UnixMilli(1)); err != nil {
 			t.Error(err)
 		}
 		again, err := json.Marshal(r)

@@ -51,7 +51,7 @@ func (s *server) subscribe(ctx context.Context, tx *sipudp.Transaction) error {
 	current := r.Subscriptions[i]
 	res := sipudp.Reply(req, sip.StatusOK, "OK",
 		sip.NewHeader("Contact", "<"+s.uri("")+">"),
-		sip.NewHeader("Expires", strconv.FormatInt(seconds(current.Expires), 10)))
+		sip.NewHeader("Expires", strconv.FormatInt(seconds(current.Expires, time.Now()), 10)))
 	if tag, ok := wiresip.Param([]byte(current.Local), "tag"); ok {
 		res.To().Params.Add("tag", string(tag))
 	}
@@ -66,8 +66,8 @@ func (s subscription) same(other subscription) bool {
 }
 
 // seconds returns the remaining time, rounded, at least 0.
-func seconds(expires int64) int64 {
-	return max((expires-time.Now().UnixMilli()+500)/1000, 0)
+func seconds(expires int64, now time.Time) int64 {
+	return max((expires-now.UnixMilli()+500)/1000, 0)
 }
 
 // dialog returns the subscription that a SUBSCRIBE requests.
@@ -84,6 +84,10 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	if err != nil {
 		return subscription{}, err
 	}
+	expires := int64(0) // has ended by every clock
+	if life > 0 {
+		expires = now.Add(min(life, s.maxExpires)).UnixMilli()
+	}
 	tag, ok := req.To().Params.Get("tag")
 	if !ok {
 		tag = sipudp.NewToken()
@@ -91,7 +95,7 @@ func (s *server) dialog(req *sip.Request, now time.Time) (subscription, error) {
 	return subscription{
 		CallID: string(*req.CallID()), Local: "<" + req.To().Address.String() + ">;tag=" + tag,
 		Remote: req.From().Value(), Target: contact.Address.String(), Route: route,
-		Expires: now.Add(min(life, s.maxExpires)).UnixMilli(),
+		Expires: expires,
 	}, nil
 }
 
@@ -123,15 +127,16 @@ func watch(r *registration, dialog subscription, refresh bool) error {
 // caller has already incremented the watchers' CSeq. Each NOTIFY is retransmitted until it
 // is answered, like any request. If it fails, the subscription ends.
 func (s *server) notify(impu string, r registration, watchers []subscription, of truth.Event) {
+	now := s.records.Now() // other Sprouts may have written the times
 	for _, w := range watchers {
-		state, owner := fmt.Sprintf("active;expires=%d", seconds(w.Expires)), any(watcher{impu, w, of})
+		state, owner := fmt.Sprintf("active;expires=%d", seconds(w.Expires, now)), any(watcher{impu, w, of})
 		switch {
 		case len(r.Bindings) == 0:
 			state, owner = "terminated;reason=noresource", nil
-		case w.Expires <= time.Now().UnixMilli():
+		case w.Expires <= now.UnixMilli():
 			state, owner = "terminated;reason=timeout", nil
 		}
-		req, to, err := s.notification(impu, r, w, state)
+		req, to, err := s.notification(impu, r, w, state, now)
 		if err == nil {
 			err = s.transactions.Forward(sipudp.Begin(req, of), req, to, owner)
 		}
@@ -144,12 +149,12 @@ func (s *server) notify(impu string, r registration, watchers []subscription, of
 }
 
 // notification returns a NOTIFY and its destination.
-func (s *server) notification(impu string, r registration, w subscription, state string) (*sip.Request, sipudp.Peer, error) {
+func (s *server) notification(impu string, r registration, w subscription, state string, now time.Time) (*sip.Request, sipudp.Peer, error) {
 	var target sip.Uri
 	if err := sip.ParseUri(w.Target, &target); err != nil {
 		return nil, sipudp.Peer{}, fmt.Errorf("contact of a subscription: %w", err)
 	}
-	body, err := regInfo(impu, r, w.CSeq-1)
+	body, err := regInfo(impu, r, w.CSeq-1, now)
 	if err != nil {
 		return nil, sipudp.Peer{}, err
 	}
@@ -268,9 +273,9 @@ type regInfoContact struct {
 	URI     string `xml:"uri"`
 }
 
-// regInfo returns the full state of a registration. version counts the documents of a
+// regInfo returns the full state of a registration at now. version counts the documents of a
 // subscription, from 0 on (RFC 3680 section 5.1).
-func regInfo(impu string, r registration, version uint32) ([]byte, error) {
+func regInfo(impu string, r registration, version uint32, now time.Time) ([]byte, error) {
 	doc := regInfoDocument{Version: version, State: "full"}
 	identities := r.Identities
 	if len(identities) == 0 {
@@ -281,7 +286,7 @@ func regInfo(impu string, r registration, version uint32) ([]byte, error) {
 		for _, b := range r.Bindings {
 			reg.State = "active"
 			reg.Contacts = append(reg.Contacts, regInfoContact{
-				ID: md5Hex(id + " " + b.URI), State: "active", Event: "registered", Expires: seconds(b.Expires), URI: b.URI,
+				ID: md5Hex(id + " " + b.URI), State: "active", Event: "registered", Expires: seconds(b.Expires, now), URI: b.URI,
 			})
 		}
 		doc.Registrations = append(doc.Registrations, reg)

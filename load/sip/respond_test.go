@@ -1,0 +1,65 @@
+package sip
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"time"
+
+	"vitrine/load"
+	"vitrine/wire/sip"
+)
+
+// TestFailuresAreAcknowledgedAgain repeats each failure of an INVITE, as a function does whose ACK was
+// lost. When the second copy arrives, the call has sent the INVITE with credentials, or has ended.
+func TestFailuresAreAcknowledgedAgain(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 100, Duration: 100, Params: map[string]string{"scenario": RegInvite}})
+	var invites [2]struct { // of the present call: without and with credentials
+		uri, via []byte
+		sequence uint32
+		acks     int // of all calls
+	}
+	answer := func(m *sip.Message, source netip.AddrPort) {
+		switch string(m.Method) {
+		case "REGISTER":
+			b.challengeFirst(m, source)
+		case "INVITE":
+			i, status, more := &invites[0], 401, challengeLine
+			if m.Authorization != nil {
+				i, status, more = &invites[1], 486, ""
+			}
+			i.uri, i.via, i.sequence = append(i.uri[:0], m.URI...), append(i.via[:0], m.Via...), m.Sequence
+			for range 2 {
+				b.reply(m, source, status, more)
+			}
+		case "ACK":
+			tag, _ := sip.Param(m.To, "tag")
+			for n := range invites {
+				i := &invites[n]
+				if bytes.Equal(m.URI, i.uri) && bytes.Equal(m.Via, i.via) && m.Sequence == i.sequence && bytes.Equal(tag, tagOfPeer) {
+					i.acks++
+				}
+			}
+		}
+	}
+	calls := 0
+	play := func() {
+		b.at(time.Duration(calls) * 10 * time.Millisecond)
+		calls++
+		for range 7 { // two REGISTERs of each party, two INVITEs, and the last ACKs
+			b.requests(answer)
+		}
+	}
+	play()
+	if allocs := testing.AllocsPerRun(200, play); allocs != 0 {
+		t.Errorf("%v allocations a call", allocs)
+	}
+	for n, i := range invites {
+		if i.acks != 2*calls {
+			t.Errorf("INVITE %d of %d calls: got %d ACKs, want 2 of each call", n+1, calls, i.acks)
+		}
+	}
+	if r := b.report(); r.Failed["486"] != int64(calls) || b.stray != 0 {
+		t.Errorf("failed %v, %d stray messages, want %d times 486 and none", r.Failed, b.stray, calls)
+	}
+}
