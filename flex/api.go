@@ -78,8 +78,8 @@ type Explanation struct {
 // mostExplained bounds the events of an Explanation.
 const mostExplained = 20
 
-// Explain explains a type or an instance. A removed instance is explained by its events. The
-// error for an unknown name is an *Absent.
+// Explain explains a type or an instance. The events include those that concern all types, such as alerts about
+// the store. A removed instance is explained by its own events. The error for an unknown name is an *Absent.
 func (o *Orchestrator) Explain(name string) (e Explanation, err error) {
 	s := o.Status()
 	e.Away = s.Away
@@ -96,9 +96,14 @@ func (o *Orchestrator) Explain(name string) (e Explanation, err error) {
 			e.Instance = &s.Instances[i]
 		}
 	}
-	e.Events = slices.DeleteFunc(o.Events(), func(event Event) bool { return event.Type != name && event.Instance != name })
+	exists := e.Type != nil || e.Instance != nil
+	about := func(event Event) bool {
+		general := event.Type == "" && event.Instance == ""
+		return event.Type == name || event.Instance == name || general && exists
+	}
+	e.Events = slices.DeleteFunc(o.Events(), func(event Event) bool { return !about(event) })
 	e.Events = e.Events[max(0, len(e.Events)-mostExplained):]
-	if e.Type == nil && e.Instance == nil && len(e.Events) == 0 {
+	if !exists && len(e.Events) == 0 {
 		return e, &Absent{Instance: name}
 	}
 	return e, nil

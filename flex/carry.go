@@ -2,6 +2,7 @@ package flex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -112,8 +113,16 @@ func (o *Orchestrator) start(ctx context.Context, now time.Time, all []*instance
 		return
 	}
 	o.save(now, true)
+	var hangs error // why the runner gets no more orders in this step: each would wait as long
 	for _, in := range all {
-		if err := o.startOne(ctx, in); err != nil {
+		err := hangs
+		if err == nil {
+			err = o.startOne(ctx, in)
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			hangs = err
+		}
+		if err != nil {
 			o.fail(in, now, err.Error())
 			o.forget(in)
 		}

@@ -10,8 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"vitrine"
 	"vitrine/director/client"
+	"vitrine/flex/config"
 	"vitrine/flex/decide"
+	"vitrine/redline"
 )
 
 // A reading is the answer of one director in this step.
@@ -31,9 +34,6 @@ type typeReading struct {
 	leased  bool
 	highest uint16 // highest number that all directors accept for an instance; 0: not known
 }
-
-// window is the averaging time of latency and success ratio.
-const window = 5 * time.Second
 
 // readDirectors reads all directors concurrently. A director counts at some time between the
 // question and its answer. at is the middle, so its error is at most half of the time that the
@@ -159,10 +159,10 @@ func (o *Orchestrator) readInstance(in *instance, at time.Time) {
 		return
 	}
 	if n := len(in.readings); n > 0 && at.Sub(in.readings[n-1].At) >= 3*period {
-		in.readings = nil // after an outage, a span from before it would cover more than the window
+		in.readings = nil // after an outage, a span from before it would cover more than decide.Window
 	}
 	in.readings = append(in.readings, client.Read(at, views...))
-	for len(in.readings) > 2 && at.Sub(in.readings[1].At) >= window {
+	for len(in.readings) > 2 && at.Sub(in.readings[1].At) >= decide.Window {
 		in.readings = in.readings[1:]
 	}
 	in.known = len(in.readings) >= 2
@@ -188,7 +188,7 @@ func (in *instance) lastStep() client.Span {
 	return in.readings[n-1].Since(in.readings[n-2])
 }
 
-// lately returns the traffic of an instance within the window.
+// lately returns the traffic of an instance within decide.Window.
 func (in *instance) lately() client.Span {
 	n := len(in.readings)
 	if n < 2 {
@@ -265,7 +265,8 @@ func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *i
 	case !ok:
 		o.drop(ctx, i, d, in.Name)
 		return
-	case has == nil || has.Address != want.Address || has.Type != want.Type || has.Region != want.Region || want.ID != 0 && has.ID != want.ID:
+	case has == nil || has.Address != want.Address || has.Type != want.Type || has.Region != want.Region ||
+		want.ID != 0 && has.ID != want.ID && want.State != vitrine.Draining: // a director may refuse the ID, but must drain the instance
 		got, err = d.Put(ctx, want)
 	case has.State != want.State || has.Weight != want.Weight:
 		got, err = d.Alter(ctx, in.Name, client.Change{Weight: &want.Weight, State: &want.State})
@@ -359,19 +360,22 @@ func (o *Orchestrator) leave(ctx context.Context, i int, d Director) {
 // view returns the input of the policy.
 func (o *Orchestrator) view(now time.Time) decide.View {
 	v := decide.View{Now: now, Limits: o.Limits, StoreAway: o.isStoreAway(), Booted: o.booted, Died: o.died}
-	rates := map[string]float64{}
+	rates, spans := map[string]float64{}, map[string][]client.Span{} // by type
 	for _, in := range o.instances {
-		i := decide.Instance{Name: in.Name, Type: in.Type, Flavor: in.Size, State: in.State, Since: in.since, Known: in.known, Success: 1}
-		if in.Manual && in.State == decide.Draining {
-			i.State = decide.Stopping // the policy must not resume an instance that a user drains
+		i := decide.Instance{Name: in.Name, Type: in.Type, Flavor: in.Size, Was: in.Was, State: in.State, Since: in.since, Known: in.known, Success: 1}
+		if in.Manual && in.State <= decide.Draining {
+			i.State = decide.Stopping // the policy must replace an instance that a user drains, and must not resume it
 		}
 		if in.known {
-			step, late := in.lastStep(), in.lately()
-			i.Rate, i.InFlight, i.Dialogs = step.Rate(), int(late.InFlight), int(max(late.Dialogs, 0))
-			if o.measuring == nil || o.measuring.entry.Instance != in.Name { // redline overloads the instance on purpose: ignore its latency
-				i.P99, i.Success = late.Quantile(0.99), late.Success()
+			late := in.lately()
+			i.Rate, i.InFlight, i.P99, i.Success = in.lastStep().Rate(), int(late.InFlight), late.Quantile(0.99), late.Success()
+			if t := o.File.Type(in.Type); t != nil && t.Drain == config.DrainDialogs {
+				i.Dialogs = int(max(late.Dialogs, 0))
 			}
 			rates[in.Type] += i.Rate
+			if i.State == decide.Active {
+				spans[in.Type] = append(spans[in.Type], late)
+			}
 		}
 		if in.unit.Use != nil {
 			i.CPU, i.CPUKnown = *in.unit.Use, true
@@ -380,9 +384,21 @@ func (o *Orchestrator) view(now time.Time) decide.View {
 	}
 	for _, t := range o.Types {
 		r := o.types[t.Name]
-		v.Types = append(v.Types, decide.TypeView{Type: t, Known: r.known, Rate: rates[t.Name] + r.rate, Refused: r.rate, Leased: r.leased})
+		refused := client.Span{Ended: map[string]uint64{"failed": uint64(r.rate * decide.Window.Seconds())}}
+		chance := !objective(t.Objective).Broken(append(spans[t.Name], refused)...)
+		v.Types = append(v.Types, decide.TypeView{Type: t, Known: r.known, Rate: rates[t.Name] + r.rate, Refused: r.rate, Leased: r.leased, Chance: chance})
 	}
 	return v
+}
+
+// objective returns an objective as redline measures and judges it. Without a bound on latency, any latency
+// meets it.
+func objective(o decide.Objective) redline.Objective {
+	r := redline.Objective{Success: o.Success, Latency: o.P99}
+	if o.P99 > 0 {
+		r.Quantile = 0.99
+	}
+	return r
 }
 
 var _ Director = (*client.Client)(nil)

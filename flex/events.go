@@ -33,7 +33,7 @@ const (
 	EventAlert    = "alert"    // a user should act
 	EventService  = "service"  // a service started or ended
 	EventMeasure  = "measure"  // redline begins to measure an instance
-	EventMeasured = "measured" // a measurement ended, or a new capacity in the file replaced a measured one
+	EventMeasured = "measured" // a measurement ended, or a new capacity or objective in the file replaced what was measured
 )
 
 // An Event is one thing that happened, and why.
@@ -108,9 +108,10 @@ func readEvents(path string) (last []Event) {
 	return last
 }
 
-// add records an event. A failed write, such as on a full disk, does not stop the
+// add records an event, and logs it. A failed write, such as on a full disk, does not stop the
 // orchestrator: the event is still in memory.
 func (e *Events) add(event Event) {
+	event.logTo(e.log)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	event.At = time.Now().UTC()
@@ -133,6 +134,24 @@ func (e *Events) add(event Event) {
 		e.torn = err != nil
 	}
 	e.report(err)
+}
+
+// logTo logs an event, as a warning if a user should know of it.
+func (event *Event) logTo(log *slog.Logger) {
+	write := log.Info
+	switch event.Kind {
+	case EventAlert, EventAway, EventFail, EventLost:
+		write = log.Warn
+	}
+	var attributes []any
+	for _, a := range []slog.Attr{
+		slog.String("type", event.Type), slog.String("instance", event.Instance), slog.String("cause", string(event.Cause)), slog.String("reason", event.Reason),
+	} {
+		if a.Value.String() != "" {
+			attributes = append(attributes, a)
+		}
+	}
+	write("event: "+event.Kind, attributes...) // the limit of repeated lines goes by this text
 }
 
 // report takes the outcome of a write. It logs when writes begin to fail, and when they succeed again.

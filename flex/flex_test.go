@@ -91,6 +91,8 @@ type fakeDirector struct {
 	inFlight uint64
 	dialogs  int64   // open dialogs of each instance
 	rate     float64 // transactions/s to the first instance by name
+	failing  float64 // share of them that fails
+	failed   uint64  // transactions that have failed
 	highest  uint16  // ID that an instance may have; 0: it does not tell
 	err      error
 	asked    time.Time
@@ -112,10 +114,12 @@ func (d *fakeDirector) Instances(context.Context) (list []client.Instance, err e
 		if i == 0 && !d.asked.IsZero() {
 			n := uint64(d.rate * time.Since(d.asked).Seconds())
 			in.Transactions += n
-			in.Ended = map[string]uint64{"succeeded": in.Transactions}
+			d.failed += uint64(d.failing * float64(n))
+			in.Ended = map[string]uint64{"succeeded": in.Transactions - d.failed, "failed": d.failed}
 		}
 		in.InFlight, in.Dialogs = d.inFlight, d.dialogs
-		in.Drained = in.State == vitrine.Draining && d.inFlight == 0
+		in.Idle = in.State == vitrine.Draining && d.inFlight == 0
+		in.Drained = in.Idle && d.dialogs <= 0
 		list = append(list, *in)
 	}
 	d.asked = time.Now()
@@ -123,6 +127,9 @@ func (d *fakeDirector) Instances(context.Context) (list []client.Instance, err e
 }
 
 func (d *fakeDirector) Put(_ context.Context, in vitrine.Instance) (client.Instance, error) {
+	if d.highest > 0 && in.ID > d.highest {
+		return client.Instance{}, &client.Error{Status: http.StatusBadRequest}
+	}
 	d.all[in.Name] = &client.Instance{Instance: in}
 	return *d.all[in.Name], d.err
 }
@@ -149,6 +156,7 @@ type rig struct {
 	t        *testing.T
 	runner   *fakeRunner
 	director *fakeDirector
+	second   *fakeDirector // nil: there is one director
 	file     string
 }
 
@@ -177,6 +185,21 @@ func (r *rig) restart() {
 	r.begin()
 }
 
+// edit replaces a text in the rig's file, which the next orchestrator reads.
+func (r *rig) edit(old, text string) {
+	r.t.Helper()
+	before, err := os.ReadFile(r.file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if !strings.Contains(string(before), old) {
+		r.t.Fatalf("the file has no %q", old)
+	}
+	if err := os.WriteFile(r.file, []byte(strings.Replace(string(before), old, text, 1)), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // meetForeign lets the director answer, with registration-1 of another orchestrator.
 func (r *rig) meetForeign() vitrine.Instance {
 	other := vitrine.Instance{Name: "registration-1", Type: "registration", Address: netip.MustParseAddrPort("192.0.2.1:5060"), Weight: 20, ID: 1}
@@ -198,7 +221,11 @@ func (r *rig) begin() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.Orchestrator, err = New(Options{File: c, Types: types, Limits: LimitsOf(c, 8), Runner: r.runner, Directors: []Director{r.director}, Log: slog.New(slog.DiscardHandler)})
+	directors := []Director{r.director}
+	if r.second != nil {
+		directors = append(directors, r.second)
+	}
+	r.Orchestrator, err = New(Options{File: c, Types: types, Limits: LimitsOf(c, 8), Runner: r.runner, Directors: directors, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -525,6 +552,45 @@ func TestDrainsWaitForTheRunner(t *testing.T) {
 	})
 }
 
+// TestTheOnlyInstanceIsReplacedFirst drains the only instance while the rate rises. The director must always
+// have an active one. If the limits leave no room for a second one, the drain comes first.
+func TestTheOnlyInstanceIsReplacedFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits string
+		rate   float64
+		gap    bool
+		left   int // instances in the end
+	}{
+		"room for all":      {"", 10, false, 1},
+		"room for two of 4": {"limits: {instances: 2}\n", 70, false, 2},
+		"room for one":      {"limits: {instances: 1}\n", 10, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, c.limits)
+				r.director.rate = 10
+				r.run(10 * time.Second)
+				r.director.rate = c.rate
+				if err := r.Drain("registration-1"); err != nil {
+					t.Fatal(err)
+				}
+				gap := false
+				for range 20 {
+					r.step(t.Context())
+					gap = gap || !slices.ContainsFunc(slices.Collect(maps.Values(r.director.all)), func(in *client.Instance) bool { return in.State == vitrine.Active })
+					time.Sleep(period)
+				}
+				if gap != c.gap || len(r.runner.units) != c.left || r.inState(decide.Active) != c.left || r.instances["registration-2"] == nil {
+					t.Errorf("without an active instance: %t; in the end %d units: %+v", gap, len(r.runner.units), r.Events())
+				}
+				if !r.has(EventDrain, "it is drained when another one is active") {
+					t.Errorf("no event says that the drain waits: %+v", r.Events())
+				}
+			})
+		})
+	}
+}
+
 // TestAHungRunnerDelaysAStepOnce lets the runner hang while several units are removed. Together they
 // must not take longer than one time limit.
 func TestAHungRunnerDelaysAStepOnce(t *testing.T) {
@@ -650,23 +716,45 @@ func TestDialogsAtTheDrainDeadlineAreCounted(t *testing.T) {
 	})
 }
 
+// TestDialogsEndAtAnotherDirector drains an instance whose three dialogs began at one director and ended at the
+// other. It is drained before the deadline only if all three have ended.
+func TestDialogsEndAtAnotherDirector(t *testing.T) {
+	for _, ended := range []int64{3, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "    drain: dialog\n")
+			r.edit("8090}", "8090}, {control: 127.0.0.1:8091}")
+			r.second = &fakeDirector{all: map[string]*client.Instance{}}
+			r.restart()
+			r.run(10 * time.Second)
+			r.director.dialogs, r.second.dialogs = 3, -ended
+			if err := r.Drain("registration-1"); err != nil {
+				t.Fatal(err)
+			}
+			r.run(40 * time.Second)
+			if r.has(EventDrained, "") != (ended == 3) || r.has(EventLost, "1 dialogs are open") != (ended == 2) {
+				t.Errorf("after %d of 3 dialogs have ended: %+v", ended, r.Events())
+			}
+		})
+	}
+}
+
 // TestDrainWaitsForALease asks for a drain while the directors hold a lease, as redline does. They
 // refuse the drain and go on sending transactions, so the instance must run past its deadline.
 func TestDrainWaitsForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "")
+		r := newRig(t, "    min: 2\n") // the other one serves, so the drain need not wait for a replacement
 		r.run(10 * time.Second)
 		r.director.inFlight, r.director.leases = 3, []client.Lease{{Type: "registration", Holder: "redline"}}
 		if err := r.Drain("registration-1"); err != nil {
 			t.Fatal(err)
 		}
 		r.run(5 * time.Minute)
-		if _, there := r.runner.units["registration-1"]; !there || r.has(EventLost, "") || len(r.runner.starts) != 1 {
+		if _, there := r.runner.units["registration-1"]; !there || r.has(EventLost, "") || len(r.runner.starts) != 2 {
 			t.Errorf("during the lease: runs %t, %d starts, %+v", there, len(r.runner.starts), r.Events())
 		}
 		r.director.inFlight, r.director.leases = 0, nil
 		r.run(time.Minute)
-		if _, there := r.runner.units["registration-1"]; there || r.has(EventLost, "") || r.inState(decide.Active) != 1 {
+		if _, there := r.runner.units["registration-1"]; there || r.has(EventLost, "") || r.inState(decide.Active) != 2 {
 			t.Errorf("after the lease: runs %t, %d active, %+v", there, r.inState(decide.Active), r.Events())
 		}
 	})
@@ -830,8 +918,24 @@ func TestServicesComeFirst(t *testing.T) {
 	})
 }
 
+// showService checks the metric of the only service.
+func (r *rig) showService(name string, state unit.State) {
+	r.t.Helper()
+	want := "# HELP vitrine_flex_services Services and members of the store: 1 for the state that each is in.\n# TYPE vitrine_flex_services gauge\n"
+	for _, s := range []unit.State{unit.Starting, unit.Ready, unit.Failed, unit.Removing} {
+		is := 0
+		if s == state {
+			is = 1
+		}
+		want += fmt.Sprintf("vitrine_flex_services{service=%q,state=%q} %d\n", name, s, is)
+	}
+	if err := testutil.CollectAndCompare(&collector{r.Orchestrator}, strings.NewReader(want), prefix+"services"); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // TestServiceIsRemovedAgain checks that a failed service starts again although the runner could not
-// remove it at first.
+// remove it at first. The metrics must show both.
 func TestServiceIsRemovedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "services: [{name: director, command: [director]}]\n")
@@ -843,11 +947,13 @@ func TestServiceIsRemovedAgain(t *testing.T) {
 		if got := r.runner.units["service-director"].State; got != unit.Failed {
 			t.Errorf("the service is %s while it cannot be removed", got)
 		}
+		r.showService("director", unit.Failed)
 		r.runner.stuck = nil
 		r.run(20 * time.Second)
 		if got := r.runner.units["service-director"].State; got != unit.Ready {
 			t.Errorf("the service is %s, want %s: %+v", got, unit.Ready, r.Events())
 		}
+		r.showService("director", unit.Ready)
 	})
 }
 
@@ -925,9 +1031,28 @@ func TestUnwrittenEventsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.add(Event{Kind: EventStart, Reason: "written"})
-	if err := e.close(); err != nil || e.unwritten() != 3 || !strings.Contains(log.String(), "level=INFO") {
+	if err := e.close(); err != nil || e.unwritten() != 3 || !strings.Contains(log.String(), "events are written to disk again") {
 		t.Errorf("after the failure: got error %v, %d unwritten events, and the log\n%s", err, e.unwritten(), log.String())
 	}
+}
+
+// TestEventsAreLogged checks that the log has each event with its reason, and a warning for a death.
+func TestEventsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		r := newRig(t, "")
+		r.events.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.runner.reason = "sprout ended (exit status 1)"
+		r.run(5 * time.Second)
+		for _, want := range []string{
+			`level=INFO msg="event: start" type=registration instance=registration-1 cause=minimum reason="0 instances run or start`,
+			`level=WARN msg="event: fail" type=registration instance=registration-1 reason="sprout ended (exit status 1)"`,
+		} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %s:\n%s", want, log.String())
+			}
+		}
+	})
 }
 
 // TestEachInstanceHasANumberOfItsOwn starts instances beside one from the director's file. All

@@ -20,11 +20,12 @@ import (
 type instance struct {
 	Name   string       `json:"name"`
 	Type   string       `json:"type"`
-	Size   string       `json:"size"`             // Its flavor.
-	ID     uint16       `json:"id,omitempty"`     // Its number in the directors; 0: an earlier version started it, and the first director chooses the number.
-	State  decide.State `json:"state"`            //
-	Manual bool         `json:"manual,omitempty"` // A user asked for its drain: do not resume it.
-	InAge  float64      `json:"in_state_seconds"` // Time in the state, at the time of the save.
+	Size   string       `json:"size"`               // Its flavor.
+	ID     uint16       `json:"id,omitempty"`       // Its number in the directors; 0: an earlier version started it, and the first director chooses the number.
+	State  decide.State `json:"state"`              //
+	Manual bool         `json:"manual,omitempty"`   // A user asked for its drain: for the policy it is gone.
+	InAge  float64      `json:"in_state_seconds"`   // Time in the state, at the time of the save.
+	Was    float64      `json:"capacity,omitempty"` // Its capacity in transactions/s, at the time of the save. It counts if the file has its size no longer. 0: an earlier version saved it.
 
 	Address netip.AddrPort `json:"address"` // Invalid: it has not been ready, so no director has it; or an earlier version started it.
 
@@ -182,29 +183,66 @@ func (o *Orchestrator) fail(in *instance, now time.Time, reason string) {
 }
 
 // advance moves instances to their next state: Warming to Active after the warm time,
-// Draining to Drained. It drains instances whose type is no longer in the file.
+// Draining to Drained. It drains instances that the directors or the file do not allow any more, and those
+// that a user asked it to drain when they can be spared.
 func (o *Orchestrator) advance(now time.Time) {
 	for _, in := range o.instances {
 		t := o.File.Type(in.Type)
-		switch {
-		case t == nil && in.State < decide.Draining:
+		switch why := o.disallowed(in); {
+		case why != "" && in.State < decide.Draining:
 			in.Manual = true
 			o.enter(in, decide.Draining, now)
-			o.event(in, EventDrain, "type", "the file has no type "+in.Type+" any more")
+			o.event(in, EventDrain, "type", why)
 		case in.State == decide.Warming && now.Sub(in.since) >= t.Warm:
 			o.enter(in, decide.Active, now)
 			if !in.ordered.IsZero() {
 				o.booted = append(o.booted, decide.Booted{Type: in.Type, Took: now.Sub(in.ordered)})
 			}
 			o.event(in, EventActive, "", "it gets transactions")
+		case in.Manual && o.mayDrain(in, now):
+			o.enter(in, decide.Draining, now)
 		case in.State == decide.Draining:
 			o.awaitDrained(in, t, now)
 		}
 	}
 }
 
+// isActive reports whether the instance is active, and whether so holds for its entries at all directors.
+func (in *instance) isActive(so func(*client.Instance) bool) bool {
+	for _, v := range in.views {
+		if v == nil || !so(v) {
+			return false
+		}
+	}
+	return in.State == decide.Active && len(in.views) > 0
+}
+
+// isServing reports whether the instance is active, and is so at all directors.
+func (in *instance) isServing() bool {
+	return in.isActive(func(v *client.Instance) bool { return v.State == vitrine.Active })
+}
+
+// isHealthy reports whether the instance is active, and up at all directors.
+func (in *instance) isHealthy() bool {
+	return in.isActive(func(v *client.Instance) bool { return v.Health == "up" })
+}
+
+// disallowed returns why an instance cannot go on: the file no longer has its type, or the directors refuse
+// its ID, as after a reload that gives a GTP-C type a number. Empty: it can.
+func (o *Orchestrator) disallowed(in *instance) string {
+	if o.File.Type(in.Type) == nil {
+		return "the file has no type " + in.Type + " any more"
+	}
+	if highest := o.types[in.Type].highest; highest > 0 && in.ID > highest {
+		return fmt.Sprintf("the directors accept IDs of its type up to %d, and it has %d", highest, in.ID)
+	}
+	return ""
+}
+
 // awaitDrained moves a draining instance to Drained when all directors report it as drained,
-// or at the deadline. While a director does not answer, it waits even past the deadline,
+// or at the deadline. A dialog may begin at one director and end at another, so with drain:
+// dialog it is enough that all directors report it as idle, and that the sum of their dialogs
+// is 0. While a director does not answer, it waits even past the deadline,
 // because the open transactions are unknown.
 func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time) {
 	deadline, dialogs := config.DefaultDrainDeadline, false
@@ -225,7 +263,7 @@ func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time)
 	var open int64
 	for _, v := range in.views {
 		if v != nil {
-			drained = drained && v.Drained
+			drained = drained && (v.Drained || dialogs && v.Idle)
 			inFlight += v.InFlight
 			open += v.Dialogs
 		}
@@ -246,20 +284,15 @@ func (o *Orchestrator) awaitDrained(in *instance, t *config.Type, now time.Time)
 // seconds converts seconds to a duration.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// capacity returns the capacity of an instance, in transactions per second. It is 1 for a
-// type or size that is not in the file.
+// capacity returns the capacity of an instance, in transactions per second. An instance of a type or size
+// that is no longer in the file carries what it carried.
 func (o *Orchestrator) capacity(in *instance) float64 {
-	for _, t := range o.Types {
-		if t.Name != in.Type {
-			continue
-		}
-		for _, f := range t.Flavors {
-			if f.Name == in.Size {
-				return f.Capacity
-			}
+	for i := range o.Types {
+		if t := &o.Types[i]; t.Name == in.Type {
+			return t.CapacityOf(in.Size, in.Was)
 		}
 	}
-	return 1
+	return cmp.Or(in.Was, 1)
 }
 
 // entry returns the desired entry of an instance in the directors. ok is false if the

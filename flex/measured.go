@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/flex/decide"
 	"vitrine/redline"
 )
 
@@ -96,6 +97,9 @@ type Profile struct {
 	Failures int                `json:"failures"`        // Consecutive measurements without a capacity.
 	Under    *Measured          `json:"under,omitempty"` // The measurement under way.
 
+	// Objective is the one that Measured holds for. Zero: an earlier version saved the state.
+	Objective decide.Objective `json:"objective,omitzero"`
+
 	waits  string // why a due measurement cannot begin
 	drifts drift
 }
@@ -157,6 +161,22 @@ func (p *Profile) meet(given map[string]float64) (changed []string) {
 	}
 	p.Given = given
 	slices.Sort(changed)
+	return changed
+}
+
+// aim compares the objective in the file with that of the last run. If it has changed, aim discards what was
+// measured, and makes a measurement due.
+func (p *Profile) aim(o decide.Objective) (changed bool) {
+	none := decide.Objective{}
+	if o == none { // redline does not measure without an objective
+		return false
+	}
+	if changed = p.Objective != none && p.Objective != o; changed {
+		clear(p.Measured)
+		clear(p.Costs)
+		p.Next, p.Failures = time.Time{}, 0
+	}
+	p.Objective = o
 	return changed
 }
 

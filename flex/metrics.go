@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"vitrine/flex/unit"
 )
 
 // prefix begins the names of all metrics.
@@ -64,6 +66,8 @@ var (
 	descLatency   = describe("latency_p99_seconds", "99th percentile of latency over the last seconds, of the worst instance.", "type")
 	descSuccess   = describe("success_ratio", "Success ratio over the last seconds, of the worst instance.", "type")
 	descEvents    = describe("event_failures_total", "Events that could not be written to disk.")
+	descServices  = describe("services", "Services and members of the store: 1 for the state that each is in.", "service", "state")
+	descAlerts    = describe("alerts", "Alerts about the store that hold. The events say what to do.")
 	descAway      = describe("away", "Directors, stores and runners that do not answer. Without a director or the runner nothing is scaled; without any store nothing is drained.")
 )
 
@@ -74,7 +78,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe lists the metrics.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descInstances, descRate, descRefused, descCapacity, descLatency, descSuccess, descEvents, descAway,
+		descInstances, descRate, descRefused, descCapacity, descLatency, descSuccess, descServices, descAlerts, descEvents, descAway,
 	} {
 		to <- d
 	}
@@ -87,6 +91,16 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	s := c.o.Status()
 	gauge(descAway, float64(len(s.Away)))
+	gauge(descAlerts, float64(s.alerts))
+	for _, service := range s.Services {
+		for _, state := range []unit.State{unit.Starting, unit.Ready, unit.Failed, unit.Removing} {
+			is := 0.0
+			if service.State == state {
+				is = 1
+			}
+			gauge(descServices, is, service.Name, string(state))
+		}
+	}
 	for _, t := range s.Types {
 		for _, state := range stateNames() { // also states without instances, or an alert on 0 could not fire
 			gauge(descInstances, float64(t.Instances[state]), t.Name, state)

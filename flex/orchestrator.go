@@ -260,7 +260,7 @@ type Absent struct{ Instance string }
 
 func (e *Absent) Error() string { return "no instance " + e.Instance }
 
-// obeyDrains drains the instances that users asked for.
+// obeyDrains drains the instances that users asked for, or leaves them to advance.
 func (o *Orchestrator) obeyDrains(now time.Time) {
 	o.asked.Lock()
 	names := o.drains
@@ -271,13 +271,35 @@ func (o *Orchestrator) obeyDrains(now time.Time) {
 		if in == nil || in.Manual || in.State == decide.Failed || in.State == decide.Stopping {
 			continue
 		}
-		in.Manual = true
-		switch in.State {
-		case decide.Starting, decide.Warming:
+		in.Manual, o.changed = true, true
+		why := "a user asked for it"
+		switch {
+		case in.State <= decide.Warming:
 			o.enter(in, decide.Drained, now)
-		case decide.Active:
+		case o.mayDrain(in, now):
 			o.enter(in, decide.Draining, now)
+		case in.State == decide.Active:
+			why += "; it is drained when another one is active at all directors"
 		}
-		o.event(in, EventDrain, "asked", "a user asked for it")
+		o.event(in, EventDrain, "asked", why)
 	}
+}
+
+// mayDrain reports whether an active instance that a user drains can be drained now: another one of its type
+// serves, or none will, because the limits leave no room for it.
+func (o *Orchestrator) mayDrain(in *instance, now time.Time) bool {
+	if in.State != decide.Active {
+		return false
+	}
+	coming := false
+	for _, other := range o.instances {
+		if other == in || other.Type != in.Type {
+			continue
+		}
+		if other.isServing() {
+			return true
+		}
+		coming = coming || other.State <= decide.Active
+	}
+	return !coming && now.Sub(o.holds[holdKey{in.Type, decide.CauseTotal}]) < 3*period
 }

@@ -36,6 +36,30 @@ func TestAnotherPolicyDecides(t *testing.T) {
 	}
 }
 
+// TestRestartUnderAPolicyDrainsNothing restarts the orchestrator. The rules of other autoscalers then keep
+// what runs, although no rate is known in the first second.
+func TestRestartUnderAPolicyDrainsNothing(t *testing.T) {
+	for name, want := range map[string]int{"hpa": 3, "knative": 4} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "")
+			take := func(d time.Duration) {
+				var err error
+				if r.Policy, err = policy.New(name, nil); err != nil {
+					t.Fatal(err)
+				}
+				r.run(d)
+			}
+			r.director.rate = 50
+			take(2 * time.Minute)
+			r.restart()
+			take(5 * time.Second)
+			if n := r.inState(decide.Active); n != want || r.has(EventDrain, "") {
+				t.Errorf("%s: got %d active instances, want %d: %+v", name, n, want, r.Events())
+			}
+		})
+	}
+}
+
 // TestAPolicyStopsWhatHasNotStarted checks that instances that are not ready are removed at once.
 func TestAPolicyStopsWhatHasNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -202,10 +202,13 @@ func (o *Orchestrator) watchCPU(t *config.Type, p *Profile, now time.Time) {
 
 // due returns why a measurement is due. An empty cause: no measurement is due.
 func (o *Orchestrator) due(t *config.Type, p *Profile, now time.Time) (cause, reason string) {
-	if most := now.Add(max(t.Redline.Every, longestRetry)); p.Next.After(most) { // the clock was set back
+	every, most := t.Redline.Every, now.Add(longestRetry)
+	if p.Failures == 0 {
+		most = now.Add(every)
+	}
+	if p.Next.After(most) { // the clock was set back, or every was longer in the last run
 		p.Next = most
 	}
-	every := t.Redline.Every
 	ratio, known := p.drifts.median()
 	drifted := t.Redline.Drift > 0 && p.drifts.departed(t.Redline.Drift) && known
 	switch {
@@ -291,24 +294,13 @@ func (o *Orchestrator) notNow(t *config.Type, now time.Time, actions []decide.Ac
 			return fmt.Sprintf("scaling is under way: %s became active %.0f s ago", name, now.Sub(in.since).Seconds())
 		case !in.known:
 			return "the figures of " + name + " are not known"
-		case late.Quantile(0.99) > t.Objective.P99 || late.Success() < t.Objective.Success:
+		case objective(decide.Objective(t.Objective)).Broken(late):
 			return "the objective is broken at " + name
 		case late.Begun == 0:
 			return name + " gets no transactions"
 		}
 	}
 	return ""
-}
-
-// isHealthy reports whether the instance is active, and up at all directors.
-func (in *instance) isHealthy() bool {
-	const up = "up"
-	for _, v := range in.views {
-		if v == nil || v.Health != up {
-			return false
-		}
-	}
-	return in.State == decide.Active && len(in.views) > 0
 }
 
 // measure begins a measurement. It saves the state first, so that a restarted orchestrator
@@ -327,7 +319,7 @@ func (o *Orchestrator) measure(ctx context.Context, t *config.Type, in *instance
 	options := redline.Defaults()
 	options.Type, options.Instance, options.Flavor = t.Name, in.Name, in.Size
 	options.Holder = fmt.Sprintf("flex, pid %d", os.Getpid())
-	options.Objective.Latency, options.Objective.Success = t.Objective.P99, t.Objective.Success
+	options.Objective = objective(decide.Objective(t.Objective))
 	options.Min, options.Share, options.Step, options.MaxStep = t.Min, t.Redline.Share, t.Redline.Step, t.Redline.MaxStep
 	for _, known := range o.directors[0].types { // redline refuses other types
 		if o.File.Type(known.Name) != nil { // all instances of the file run on one host
@@ -415,6 +407,9 @@ func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
 		}
 		for _, size := range p.meet(given) {
 			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Cause: "file", Reason: fmt.Sprintf("the file has another capacity of size %s: %s/s count, not what was measured", size, vitrine.Digits(given[size]))})
+		}
+		if p.aim(d.Objective) {
+			o.events.add(Event{Kind: EventMeasured, Type: d.Name, Cause: "file", Reason: "the file has another objective: its capacities count, not what was measured for the old one"})
 		}
 		for size, rate := range p.Measured {
 			if t != nil && t.Redline != nil { // without a redline section, the capacities in the file apply

@@ -15,6 +15,8 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/director/latency"
+	"vitrine/flex/decide"
 	"vitrine/flex/unit"
 	"vitrine/redline"
 )
@@ -23,7 +25,8 @@ import (
 type sharingDirector struct {
 	*fakeDirector
 	rates map[string]float64 // by type
-	slow  bool
+	slow  bool               // all transactions fail
+	late  bool               // one transaction of 60 takes a second
 	asked time.Time
 	begun map[string]float64
 }
@@ -54,6 +57,11 @@ func (d *sharingDirector) Instances(ctx context.Context) ([]client.Instance, err
 		in.Ended = map[string]uint64{"succeeded": in.Transactions}
 		if d.slow {
 			in.Ended = map[string]uint64{"failed": in.Transactions}
+		}
+		if d.late {
+			in.Latencies = latency.Histogram{} // earlier readings share the old one
+			in.Latencies.Add(latency.Bucket(1_000_000), in.Transactions/60)
+			in.Latencies.Add(latency.Bucket(10_000), in.Transactions-in.Transactions/60)
 		}
 	}
 	d.asked = time.Now()
@@ -209,6 +217,19 @@ func TestAMeasurementWaits(t *testing.T) {
 	}
 }
 
+// TestALateTransactionDelaysNoMeasurement lets each instance have one or two late transactions in each window
+// of 75. Chance explains so few.
+func TestALateTransactionDelaysNoMeasurement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.director.late = true
+		r.run(time.Minute)
+		if n := r.measurements(); n != 1 {
+			t.Errorf("got %d measurements, want 1: %+v", n, r.Events())
+		}
+	})
+}
+
 // TestLoadEndsAMeasurement checks that a type that needs more instances gets them. The measurement
 // must end and be planned again after a pause.
 func TestLoadEndsAMeasurement(t *testing.T) {
@@ -343,6 +364,56 @@ func TestCostIsMeasuredAfterAnEdit(t *testing.T) {
 		r.run(30 * time.Minute)
 		if s := r.status(); len(r.options) != 2 || s.Last.Cause != causeFirst || s.Ratio == nil {
 			t.Errorf("got %d measurements, the last is %+v, ratio %v", len(r.options), s.Last, s.Ratio)
+		}
+	})
+}
+
+// TestAnotherObjectiveIsMeasuredAnew edits the objective in the file. The capacity that was measured for the
+// old one must not count any more, and a measurement must begin.
+func TestAnotherObjectiveIsMeasuredAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.run(5 * time.Minute)
+		if y := r.Status().Types[0]; y.Capacity != 3*21 {
+			t.Fatalf("before the edit: got capacity %g, want 63", y.Capacity)
+		}
+		r.edit("p99: 100ms", "p99: 50ms")
+		r.restart()
+		r.wire()
+		r.run(20 * time.Second)
+		if y := r.Status().Types[0]; y.Capacity != 3*20 || !r.has(EventMeasured, "another objective") {
+			t.Errorf("got capacity %g, want the 60 of the file: %+v", y.Capacity, r.Events())
+		}
+		if n := r.measurements(); n != 2 || r.options[1].Objective.Latency != 50*time.Millisecond {
+			t.Errorf("got %d measurements, want a second one with the new objective", n)
+		}
+	})
+}
+
+// TestAnOlderProfileIsKept reads a profile of an earlier version, which has no objective.
+func TestAnOlderProfileIsKept(t *testing.T) {
+	p := Profile{Measured: map[string]float64{"s": 30}, Next: time.Unix(1e9, 0)}
+	o := decide.Objective{P99: time.Second, Success: 0.99}
+	if p.aim(o) || p.aim(decide.Objective{}) || len(p.Measured) != 1 || p.Next.IsZero() {
+		t.Errorf("got %+v, want it unchanged", p)
+	}
+	o.Success = 0.999
+	if !p.aim(o) || len(p.Measured) != 0 || !p.Next.IsZero() {
+		t.Errorf("with another objective: got %+v, want a measurement that is due", p)
+	}
+}
+
+// TestAShorterEveryCounts edits every. The next measurement must not wait for the old time.
+func TestAShorterEveryCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m", "every: 168h", 1))
+		r.run(5 * time.Minute)
+		r.edit("every: 168h", "every: 20m")
+		r.restart()
+		r.wire()
+		r.run(25 * time.Minute)
+		if n := r.measurements(); n != 2 {
+			t.Errorf("got %d measurements, want 2", n)
 		}
 	})
 }

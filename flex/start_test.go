@@ -2,11 +2,13 @@ package flex
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"vitrine"
 	"vitrine/flex/decide"
 	"vitrine/flex/unit"
 )
@@ -61,6 +63,39 @@ func TestLowNumbersAreLeftToTypesThatNeedThem(t *testing.T) {
 	})
 }
 
+// TestRefusedIDsAreReplaced lowers the highest ID that the director accepts, as a reload that gives a GTP-C
+// type a number does. The instances must be replaced, whether the director has removed them or has given
+// them other IDs.
+func TestRefusedIDsAreReplaced(t *testing.T) {
+	for name, reload := range map[string]func(*fakeDirector){
+		"removed": func(d *fakeDirector) { clear(d.all) },
+		"other IDs": func(d *fakeDirector) {
+			for i, name := range slices.Sorted(maps.Keys(d.all)) {
+				d.all[name].ID = uint16(i + 1)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "    min: 2\n")
+				r.director.highest = 65535
+				r.run(10 * time.Second)
+				r.director.highest = 127
+				reload(r.director)
+				r.run(10 * time.Second)
+				for name, in := range r.director.all {
+					if in.ID > 127 || in.State != vitrine.Active {
+						t.Errorf("the director has %s with ID %d, %s, want an ID up to 127, active", name, in.ID, in.State)
+					}
+				}
+				if len(r.director.all) != 2 || len(r.runner.units) != 2 || !r.has(EventDrain, "the directors accept IDs of its type up to 127, and it has 256") {
+					t.Errorf("got %d instances in the director and %d units, want 2: %+v", len(r.director.all), len(r.runner.units), r.Events())
+				}
+			})
+		})
+	}
+}
+
 // A witness is a runner that calls saw at each start.
 type witness struct {
 	*fakeRunner
@@ -90,6 +125,38 @@ func TestABurstIsSavedOnce(t *testing.T) {
 		r.step(t.Context())
 		if want := slices.Repeat([]int{burst}, burst); !slices.Equal(recorded, want) {
 			t.Errorf("at the starts the state file had %v instances, want %d at each", recorded, burst)
+		}
+	})
+}
+
+// A hungStarter is a runner that does not answer to orders.
+type hungStarter struct{ *fakeRunner }
+
+func (hungStarter) Start(ctx context.Context, _ unit.Order) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestAHungRunnerDelaysABurstOnce lets the runner hang at a burst of starts. Together they must not take
+// longer than one time limit, because nothing is read meanwhile.
+func TestAHungRunnerDelaysABurstOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst = 20
+		r := newRig(t, "")
+		r.Policy, r.Runner = startOnce(burst), hungStarter{r.runner}
+		began := time.Now()
+		r.step(t.Context())
+		if took := time.Since(began); took != callLimit {
+			t.Errorf("the step took %v, want %v", took, callLimit)
+		}
+		failed := 0
+		for _, e := range r.Events() {
+			if e.Kind == EventFail {
+				failed++
+			}
+		}
+		if failed != burst {
+			t.Errorf("%d starts failed, want %d", failed, burst)
 		}
 	})
 }

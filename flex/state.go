@@ -47,7 +47,7 @@ func (o *Orchestrator) save(now time.Time, at bool) {
 	s := state{Version: stateVersion, Next: o.next, Number: o.number, Gone: o.gone, Memory: o.memory, Profiles: o.profiles}
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
 		in := o.instances[name]
-		in.InAge = now.Sub(in.since).Seconds()
+		in.InAge, in.Was = now.Sub(in.since).Seconds(), o.capacity(in)
 		s.Instances = append(s.Instances, in)
 	}
 	text, err := json.Marshal(s)

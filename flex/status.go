@@ -23,6 +23,8 @@ type Status struct {
 	Services  []ServiceStatus  `json:"services,omitempty"`
 	Types     []TypeStatus     `json:"types"`
 	Instances []InstanceStatus `json:"instances"`
+
+	alerts int // see storeWatch.alerts
 }
 
 // A ServiceStatus is the status of a service.
@@ -80,7 +82,7 @@ func (o *Orchestrator) Events() []Event { return o.events.all() }
 
 // publish stores the Status of this step for readers.
 func (o *Orchestrator) publish(now time.Time) {
-	s := &Status{At: now.UTC(), PID: os.Getpid(), Version: o.Version, Policy: o.PolicyName, StorePast: o.store.past, Types: []TypeStatus{}, Instances: []InstanceStatus{}}
+	s := &Status{At: now.UTC(), PID: os.Getpid(), Version: o.Version, Policy: o.PolicyName, StorePast: o.store.past, alerts: o.store.alerts(), Types: []TypeStatus{}, Instances: []InstanceStatus{}}
 	for _, what := range slices.Sorted(maps.Keys(o.away)) {
 		s.Away = append(s.Away, fmt.Sprintf("%s: %s", what, o.away[what]))
 	}

@@ -139,6 +139,19 @@ func (o *Orchestrator) joinAnswers(now time.Time, all []storeAnswer) (first Stor
 // isStoreAway reports whether neither the store nor a member of it gives a usable answer.
 func (o *Orchestrator) isStoreAway() bool { return len(o.store.silent) > o.store.members }
 
+// alerts returns how many alerts about the store still hold.
+func (w *storeWatch) alerts() (n int) {
+	if len(w.alerted) > 0 {
+		n++
+	}
+	for _, s := range w.silent {
+		if s.alerted {
+			n++
+		}
+	}
+	return n
+}
+
 // alertSilence alerts once when a store has given no usable answer for silenceLimit. Until it
 // answers, no member starts or stops.
 func (o *Orchestrator) alertSilence(now time.Time, name, url string, err error) {

@@ -66,7 +66,8 @@ func (r *rig) members(want ...string) {
 	}
 }
 
-// TestSlowStoreIsAnAlert checks that the alert names what helps with the engine.
+// TestSlowStoreIsAnAlert checks that the alert names what helps with the engine, and that explain shows it. The
+// metric must show the alert until the store is fast again.
 func TestSlowStoreIsAnAlert(t *testing.T) {
 	for _, c := range []struct{ engine, section, want string }{
 		{"embedded", memberless, "keep the records in Redis or etcd"},
@@ -83,8 +84,19 @@ func TestSlowStoreIsAnAlert(t *testing.T) {
 				if !r.has(EventAlert, "past its threshold for put (3 of 9 requests were refused). ") || !r.has(EventAlert, c.want) || !slices.Equal(r.Status().StorePast, []string{"put"}) {
 					t.Errorf("%+v", r.Events())
 				}
+				e, err := r.Explain("registration")
+				if err != nil || !slices.ContainsFunc(e.Events, func(e Event) bool { return e.Kind == EventAlert }) {
+					t.Errorf("explained by %+v, error %v, want the alert", e.Events, err)
+				}
+				if _, err := r.Explain("nobody"); err == nil {
+					t.Error("an unknown name is explained by the alert")
+				}
+				slow := r.Status().alerts
 				stores.slow()
 				r.run(10 * time.Second)
+				if fast := r.Status().alerts; slow != 1 || fast != 0 {
+					t.Errorf("got %d alerts that hold while the store is slow, %d after that, want 1 and 0", slow, fast)
+				}
 				if !r.has(EventBack, "within its threshold") {
 					t.Errorf("%+v", r.Events())
 				}

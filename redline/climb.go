@@ -120,6 +120,9 @@ func (r *run) atBase() (done bool, err error) {
 	switch {
 	case r.base.verdict == stalled:
 		return true, &fault{fmt.Sprintf("instance %s does not answer", r.instance)}
+	case r.base.unresolved:
+		r.result.Verdict, r.result.Why = Below, "the objective is met at the present rate, but the backlog may grow"
+		return true, nil
 	case !r.base.meets(r.objective):
 		r.result.Verdict, r.result.Why = Below, "the objective is not met at the present rate"
 		return true, nil

@@ -68,6 +68,18 @@ func (o Objective) isBroken(t tally) bool {
 	return exceeds(t.failed, t.ended, 1-o.Success) || exceeds(t.late, t.timed, 1-o.Quantile)
 }
 
+// Broken reports whether spans together prove that the objective is broken. Transactions that still wait for
+// their response do not count. If Quantile is 0, any latency meets the objective.
+func (o Objective) Broken(spans ...client.Span) bool {
+	var sum tally
+	for _, s := range spans {
+		t := o.tally(s, 0)
+		sum.ended, sum.failed = sum.ended+t.ended, sum.failed+t.failed
+		sum.timed, sum.late = sum.timed+t.timed, sum.late+t.late
+	}
+	return o.isBroken(sum)
+}
+
 // enough returns the number of transactions needed to judge the objective. With that many, five
 // failures or late transactions are expected if the objective is just met.
 func (o Objective) enough() float64 {

@@ -18,7 +18,7 @@ type Verdict string
 const (
 	Within          Verdict = "within"           // the capacity lies within the interval
 	AtLeast         Verdict = "at-least"         // even the highest rate met the objective: Rate is a lower bound
-	Below           Verdict = "below"            // the objective is not met at the present rate
+	Below           Verdict = "below"            // the objective is not met at the present rate, or the backlog may grow
 	NotIdentifiable Verdict = "not-identifiable" // steps would be too long, the instance gets no transactions, or the traffic does not follow the weights
 	Aborted         Verdict = "aborted"          // a fault or an interrupt ended the measurement; no capacity
 	Planned         Verdict = "planned"          // dry run

@@ -74,7 +74,6 @@ func timeForGrowth(rate, precision float64) time.Duration {
 // most MaxStep. A guard can end it early, and so can a director that resets its counters. The CPU
 // limit does not end the step at the present rate, because nothing is shifted yet.
 func (r *run) measure(ctx context.Context) (measured, error) {
-	r.forget()
 	first := *r.last()
 	s := &sampler{objective: r.objective, second: first}
 	for factor := 1.0; ; {

@@ -1,6 +1,7 @@
 package redline
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +75,22 @@ func TestSlowGrowthBoundsFromAbove(t *testing.T) {
 			if s.Unresolved || s.Seconds > 2*o.Step.Seconds() {
 				t.Errorf("step below the capacity: got %+v", s)
 			}
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestSlowGrowthAtThePresentRate checks that the reason names the backlog if it grows at the present rate,
+// but too slowly to break the objective.
+func TestSlowGrowthAtThePresentRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(95)...)
+		w.limit = 5 * time.Second
+		o := w.options()
+		o.Objective.Latency, o.MaxStep = w.limit, time.Minute
+		r, err := Run(t.Context(), o)
+		if err != nil || r.Verdict != Below || len(r.Steps) != 1 || !r.Steps[0].Unresolved || w.broken > 0 || !strings.Contains(r.Why, "the backlog may grow") {
+			t.Errorf("got %s, error %v; steps: %+v; the objective was broken for %s", &r, err, r.Steps, w.broken)
 		}
 		w.checkRestored(t)
 	})

@@ -25,7 +25,7 @@ type watch struct {
 	cpu       func(from, to time.Time) (cpus float64, ok bool)
 	cpuLimit  float64
 
-	all      []reading  // readings of the present step, and of guardTime before it
+	all      []reading  // the last readings, oldest first; forget drops older ones
 	renewing chan error // receives the result of the renewal under way; nil: there is none
 	asked    time.Time  // begin of the renewal under way
 }
@@ -58,6 +58,7 @@ func (w *watch) next(ctx context.Context) (reading, error) {
 		w.all = nil // a difference to counts from before the reset means nothing
 	}
 	w.all = append(w.all, r) // also before a fault, because restore looks at it
+	w.forget()
 	switch {
 	case r.trouble != "":
 		return r, &fault{"instance " + w.instance + " cannot be measured: " + r.trouble}
@@ -103,7 +104,8 @@ func (w *watch) settle() {
 
 func (w *watch) last() *reading { return &w.all[len(w.all)-1] }
 
-// forget drops readings that neither judge nor overdue needs.
+// forget drops readings that neither judge nor overdue needs. A reading has the counts of all instances,
+// so those of a long step would take hundreds of megabytes.
 func (w *watch) forget() {
 	keep := w.last().own.At.Add(-guardTime - w.objective.Latency - tick)
 	for len(w.all) > 1 && w.all[1].own.At.Before(keep) {

@@ -330,7 +330,7 @@ func (a *app) flexStop() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := endHolder(c.Context(), h); err != nil {
+			if err := endHolder(c.Context(), file, h); err != nil {
 				return err
 			}
 			if asJSON {

@@ -46,15 +46,13 @@ type servedFlex struct {
 	reload  chan struct{}
 }
 
-// serveFlexWith serves an orchestrator. control is text for further options of the file's control
-// section.
-func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
+// flexFile writes the file of an orchestrator and loads it. more is appended to the file.
+func flexFile(t *testing.T, dir, more string) *config.Config {
 	t.Helper()
-	s := &servedFlex{t: t, dir: dir, address: hosttest.FreeAddress(t, "tcp"), log: &hosttest.Output{}, reload: make(chan struct{})}
 	for name, text := range map[string]string{
-		"flex.yaml": "directors: [{control: 127.0.0.1:1}]\ncontrol: {listen: \"" + s.address + "\"" + control + "}\n" +
+		"flex.yaml": "directors: [{control: 127.0.0.1:1}]\n" +
 			"types:\n  - {name: registration, deployment: deployment.yaml, flavors: [{size: fr1s, rate: 20}], max: 2}\n" +
-			"servers: {substrate: process, fabric: loopback}\n",
+			"servers: {substrate: process, fabric: loopback}\n" + more,
 		"deployment.yaml": "vnf_name: front\ncomponents:\n  - {name: front, short: fr, command: [vitrine], ports: {http: 80}, entry: http}\n" +
 			"flavors: [{name: small, vcpus: 0.1, memory: 64MiB}]\nmode: {name: custom, sizes: [fr1s]}\n",
 	} {
@@ -66,6 +64,15 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// serveFlexWith serves an orchestrator. control is text for further options of the file's control
+// section.
+func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
+	t.Helper()
+	s := &servedFlex{t: t, dir: dir, address: hosttest.FreeAddress(t, "tcp"), log: &hosttest.Output{}, reload: make(chan struct{})}
+	c := flexFile(t, dir, "control: {listen: \""+s.address+"\""+control+"}\n")
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -21,6 +23,7 @@ import (
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
 	"vitrine/flex/unit"
+	"vitrine/internal/pidfd"
 	"vitrine/internal/runstate"
 	"vitrine/spec"
 	"vitrine/substrate"
@@ -30,15 +33,20 @@ import (
 const holdVerb = "hold"
 
 // flexHold returns the command of the holder. The holder runs the instances, and continues without
-// an orchestrator.
+// an orchestrator. It gets the text of the file from the orchestrator, because the file may have
+// changed since the orchestrator read it.
 func (a *app) flexHold() *cobra.Command {
 	return &cobra.Command{
 		Use:    holdVerb + " FILE",
-		Short:  "Hold the instances of a file for an orchestrator",
+		Short:  "Hold the instances of a file, whose text is on standard input, for an orchestrator",
 		Hidden: true,
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
-			file, err := config.Load(given[0], knownBackends())
+			text, err := io.ReadAll(c.InOrStdin())
+			if err != nil {
+				return fmt.Errorf("read the text of %s from standard input: %w", given[0], err)
+			}
+			file, err := config.Parse(given[0], text, knownBackends())
 			if err != nil {
 				return err
 			}
@@ -110,17 +118,28 @@ func serversDigest(c *config.Config) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// holderLog returns the path of the log of a file's holder.
+func holderLog(c *config.Config) string { return filepath.Join(c.State, "holder.log") }
+
 // holderStarts limits the time until a new holder answers.
 const holderStarts = time.Minute
 
-// startHolder starts a holder and waits until it answers. The holder gets its own session,
-// so that signals to the orchestrator do not reach it.
+// holderCommand returns the command that starts a holder for a file as it was loaded. self is this program.
+// The holder gets its own session, so that signals to the orchestrator do not reach it.
+func holderCommand(ctx context.Context, self string, c *config.Config) *exec.Cmd {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "flex", holdVerb, c.Path)
+	cmd.Stdin = bytes.NewReader(c.Raw)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// startHolder starts a holder and waits until it answers.
 func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program's own file: %w", err)
 	}
-	path := filepath.Join(c.State, "holder.log")
+	path := holderLog(c)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -129,9 +148,8 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 		return nil, err
 	}
 	defer log.Close() // the holder has its own descriptor
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, "flex", holdVerb, c.Path)
+	cmd := holderCommand(ctx, self, c)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the holder of the instances: %w", err)
 	}
@@ -168,8 +186,14 @@ func holderEnded(log string, err error) error {
 // holderEnds limits the time for a holder to remove everything.
 const holderEnds = 2 * time.Minute
 
-// endHolder asks a holder to end, and waits until it has ended.
-func endHolder(ctx context.Context, h *hold.Client) error {
+// endHolder asks a file's holder to end, and waits until it has ended. It returns an error if something
+// may be left on the host.
+func endHolder(ctx context.Context, c *config.Config, h *hold.Client) error {
+	holder := pidfd.Set{}
+	defer holder.Close()
+	if err := holder.Add(h.About.PID); err != nil {
+		return err
+	}
 	if err := h.End(ctx); err != nil {
 		return err
 	}
@@ -181,6 +205,13 @@ func endHolder(ctx context.Context, h *hold.Client) error {
 			return fmt.Errorf("run %s, pid %d, did not end within %s after the request", h.About.Run, h.About.PID, holderEnds)
 		case <-time.After(20 * time.Millisecond):
 		}
+	}
+	if h.OnRecord() {
+		_ = holder.Wait(ctx) // a holder that could not remove everything tries once more
+	}
+	if h.OnRecord() {
+		return fmt.Errorf("run %s ended, but could not remove everything: try vitrine clean; the end of %s: %s",
+			h.About.Run, holderLog(c), substrate.LastOutput(holderLog(c), 2048))
 	}
 	return nil
 }
@@ -271,5 +302,5 @@ func (r *holderRunner) end(ctx context.Context) error {
 	if r.client == nil || !r.client.Alive() {
 		return nil
 	}
-	return endHolder(ctx, r.client)
+	return endHolder(ctx, r.file, r.client)
 }

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +33,28 @@ func TestSecondHolderIsRefused(t *testing.T) {
 	err = (&app{stdout: io.Discard, stderr: io.Discard}).hold(ctx, c)
 	if busy := (*runstate.BusyError)(nil); !errors.As(err, &busy) || busy.Owner.PID != 7 {
 		t.Errorf("got error %v, want one that names the first holder", err)
+	}
+}
+
+// TestHolderRunsByTheLoadedFile starts a holder while half of an edited file is on the disk. The holder must
+// get as far as the lock, which another one has.
+func TestHolderRunsByTheLoadedFile(t *testing.T) {
+	c := flexFile(t, t.TempDir(), "")
+	err := os.MkdirAll(c.State, 0o700)
+	if err == nil {
+		err = os.WriteFile(c.Path, []byte("directors: ["), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := runstate.LockFile(filepath.Join(c.State, holderLock), runstate.Owner{PID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close() // nothing is buffered
+	out, err := holderCommand(t.Context(), "vitrine", c).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "is held by pid 7") {
+		t.Errorf("got error %v and the output %q, want exit code %d and pid 7 of the first holder", err, out, exitFailed)
 	}
 }
 
@@ -73,9 +98,11 @@ func TestStateFolderOfOthersIsRefused(t *testing.T) {
 	refused("the folder of another user")
 }
 
-// TestHolderOfAnotherRootIsEnded checks that a holder is known to be alive, and is ended, although its
-// run is not in this process's folder of runs. It was started with another XDG_RUNTIME_DIR.
-func TestHolderOfAnotherRootIsEnded(t *testing.T) {
+// serveHolder serves a holder in a state folder, which it makes. The holder's run is not in this
+// process's folder of runs, as after a start with another XDG_RUNTIME_DIR. end is called when the holder
+// is asked to end.
+func serveHolder(t *testing.T, state string, end func(*runstate.Run)) *hold.Client {
+	t.Helper()
 	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +112,7 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = run.Close() }) // the holder closes the run unless the test has failed
+	t.Cleanup(func() { _ = run.Close() }) // end has ended the run unless the test has failed
 	l, err := hold.Listen(t.Context(), run.Dir())
 	if err != nil {
 		t.Fatal(err)
@@ -94,22 +121,29 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	m.HandleFunc("GET /v1/holder", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(hold.About{Version: hold.Version, Run: run.ID}) // without an answer, Find fails
 	})
-	m.HandleFunc("POST /v1/end", func(http.ResponseWriter, *http.Request) { _ = run.Close() }) // the test looks at the run
+	m.HandleFunc("POST /v1/end", func(http.ResponseWriter, *http.Request) { end(run) })
 	server := &http.Server{Handler: m, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }() // ends with server.Close
 	t.Cleanup(func() { _ = server.Close() })
-	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
-	err = os.Mkdir(file.State, 0o700)
+	err = os.Mkdir(state, 0o700)
 	if err == nil {
-		err = hold.Record{Run: run.ID, Root: root, Socket: l.Addr().String(), PID: os.Getpid()}.Save(file.State)
+		err = hold.Record{Run: run.ID, Root: root, Socket: l.Addr().String(), PID: os.Getpid()}.Save(state)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := hold.Find(t.Context(), file.State)
+	c, err := hold.Find(t.Context(), state)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// TestHolderOfAnotherRootIsEnded checks that a holder is known to be alive, and is ended, although its
+// run is not in this process's folder of runs.
+func TestHolderOfAnotherRootIsEnded(t *testing.T) {
+	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
+	c := serveHolder(t, file.State, func(run *runstate.Run) { _ = run.Close() }) // the test looks at the run
 	r := &holderRunner{file: file, client: c}
 	refused := errors.New("the order is refused")
 	if err := r.with(t.Context(), func(*hold.Client) error { return refused }); !errors.Is(err, refused) || r.client != c {
@@ -117,5 +151,26 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	}
 	if err := r.end(t.Context()); err != nil || c.Alive() {
 		t.Errorf("after the end: error %v, the holder is alive: %t", err, c.Alive())
+	}
+}
+
+// TestStopNamesWhatIsLeft checks that vitrine flex stop fails if the holder could not remove everything. It
+// must say what the holder could not remove, and how to remove it.
+func TestStopNamesWhatIsLeft(t *testing.T) {
+	file := flexFile(t, t.TempDir(), "")
+	c := serveHolder(t, file.State, func(run *runstate.Run) { _ = run.Abandon() }) // keeps the run on record
+	const failure = "cannot remove the container front-1"
+	if err := os.WriteFile(holderLog(file), []byte(failure+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"flex", "stop", file.Path}, &out, &errs)
+	if code != exitFailed || out.Len() > 0 {
+		t.Errorf("got exit code %d and the output %q, want %d and none", code, &out, exitFailed)
+	}
+	for _, want := range []string{c.About.Run, failure, "vitrine clean"} {
+		if !strings.Contains(errs.String(), want) {
+			t.Errorf("got the error %q, want %q in it", &errs, want)
+		}
 	}
 }

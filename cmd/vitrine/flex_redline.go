@@ -16,16 +16,21 @@ import (
 	"vitrine/director/client"
 	"vitrine/flex"
 	"vitrine/flex/config"
+	"vitrine/flex/policy"
 	"vitrine/internal/durable"
 	"vitrine/redline"
 	"vitrine/report/measured"
 )
 
-// measurerOf returns a function that runs redline with all directors of the file.
-func measurerOf(c *config.Config, directors []*client.Client) flex.Measurer {
+// measurerOf returns a function that runs redline with all directors of the file. nil: the rules of
+// another autoscaler decide. The lease of a measurement would stop their scaling.
+func measurerOf(p flexPlan, directors []*client.Client) flex.Measurer {
+	if p.policyName != policy.Flex {
+		return nil
+	}
 	return func(ctx context.Context, o redline.Options) (redline.Result, error) {
 		for i, d := range directors {
-			o.Directors, o.Names = append(o.Directors, d), append(o.Names, c.Directors[i].Control)
+			o.Directors, o.Names = append(o.Directors, d), append(o.Names, p.file.Directors[i].Control)
 		}
 		return redline.Run(ctx, o)
 	}

@@ -95,7 +95,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	runner := &holderRunner{file: p.file, log: log}
 	o, err := flex.New(flex.Options{
 		File: p.file, Types: p.types, Limits: p.limits, Runner: runner, Store: askStore, Log: log,
-		Directors: steering(clients), Redline: measurerOf(p.file, clients), Costs: p.costs,
+		Directors: steering(clients), Redline: measurerOf(p, clients), Costs: p.costs,
 		Policy: p.policy, PolicyName: p.policyName, Version: toolVersion(),
 	})
 	if err != nil {
@@ -274,7 +274,7 @@ func readHealth(ctx context.Context, web *http.Client, url string) (h flex.Store
 	var health storeHealth
 	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&health)
 	if err == nil && health.EngineUp != nil && !*health.EngineUp {
-		err = fmt.Errorf("its engine %s does not answer: the store's log says why", health.Promises.Engine)
+		err = fmt.Errorf("its engine %s does not answer or takes no writes: the store's log says why", health.Promises.Engine)
 	}
 	return flex.StoreHealth{Engine: health.Promises.Engine, Shared: health.Promises.Shared, Past: health.Past, Reasons: health.Reasons}, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"vitrine"
 	"vitrine/flex/config"
+	"vitrine/flex/policy"
 	"vitrine/flex/profile"
 	"vitrine/result"
 )
@@ -93,5 +94,16 @@ func TestResultOfRedlineIsAProfile(t *testing.T) {
 	kind.Flavors[0].Size = "fr1s"
 	if _, err := capacityOf(c)(kind, kind.Flavors[0]); !vitrine.IsBadInput(err) {
 		t.Errorf("another size: got error %v, want bad input", err)
+	}
+}
+
+// TestAnotherPolicyRunsWithoutRedline checks that redline measures only while the orchestrator's own rules
+// decide.
+func TestAnotherPolicyRunsWithoutRedline(t *testing.T) {
+	c := loadFront(t, "flavors: [{size: fr3s, rate: 20}], objective: {p99: 30ms, success: 0.99}, redline: {every: 1h}")
+	for name, want := range map[string]bool{policy.Flex: true, "hpa": false} {
+		if got := measurerOf(flexPlan{file: c, policyName: name}, nil) != nil; got != want {
+			t.Errorf("policy %s: got a measurer: %v, want %v", name, got, want)
+		}
 	}
 }

@@ -64,6 +64,15 @@ func Load(path string, known spec.Known) (*Config, error) {
 	return load(file, known)
 }
 
+// Parse is like Load, but takes the bytes of the file from the caller.
+func Parse(path string, raw []byte, known spec.Known) (*Config, error) {
+	file, err := document.Parse(path, raw, "an orchestrator's")
+	if err != nil {
+		return nil, err
+	}
+	return load(file, known)
+}
+
 func load(file document.File, known spec.Known) (*Config, error) {
 	s, err := schema(known)
 	if err != nil {

@@ -59,19 +59,23 @@ func Clear(v *View) (actions []Action) {
 
 // settle adds the metrics of this second to the memory, and judges the profile by them.
 func (f *fleet) settle(v *View) {
-	if f.survivor.After(f.mem.Failed) {
+	quiet := v.Now.Sub(f.mem.Failed) > lapse && f.states[Starting]+f.states[Warming] == 0
+	if quiet || f.survivor.After(f.mem.Failed) {
 		f.mem.Failures, f.mem.Died = 0, ""
 	}
 	f.mem.Sight.Boot = f.boot
 	if f.Known {
 		f.mem.see(f.TypeView, v.Now, f.boot)
 	}
-	if f.Known && f.unknown == 0 && !v.StoreAway {
-		f.judge()
+	sure := f.Known && f.unknown == 0 && !v.StoreAway
+	if !sure {
+		f.mem.Known = time.Time{}
+	}
+	if !sure || f.Leased { // redline overloads an instance on purpose
+		f.mem.Broken = 0
 		return
 	}
-	f.mem.Known = time.Time{}
-	f.mem.Broken, f.mem.Suffices = 0, 0
+	f.judge()
 }
 
 // keep stores the decided capacity in the memory.
@@ -100,7 +104,7 @@ func (d *decision) explain(f *fleet) {
 	}
 }
 
-// ailment describes how the objective is broken. Empty: it is met.
+// ailment describes how the objective is broken, be it by chance. Empty: it is met.
 func (f *fleet) ailment() string {
 	if s := f.success(); f.Objective.Success > 0 && s < f.Objective.Success {
 		return fmt.Sprintf("the success ratio is %.6g, below the objective of %.6g", s, f.Objective.Success)

@@ -3,6 +3,7 @@ package decide_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,25 @@ func TestTheVictimHasTheFewestTransactionsInFlight(t *testing.T) {
 	t.Error("no instance was drained")
 }
 
+// TestTheVictimHasTheFewestDialogs drains a type with open calls, which the drain waits for.
+func TestTheVictimHasTheFewestDialogs(t *testing.T) {
+	w := newWorld(t, time.Second, burst(500, 50, 50), simple(1, 50, 100))
+	w.alter = func(v *decide.View) {
+		for i := range v.Instances {
+			in := &v.Instances[i]
+			if in.InFlight, in.Dialogs = 1, 300; in.Name == "i-4" {
+				in.InFlight, in.Dialogs = 2, 10
+			}
+		}
+	}
+	for w.drained["register"] == 0 && w.second < 300 {
+		w.step()
+	}
+	if last := w.log[len(w.log)-1]; last.Kind != decide.Drain || last.Instance != "i-4" {
+		t.Errorf("the last action is %+v, want the drain of i-4 with the fewest dialogs", last)
+	}
+}
+
 func TestADrainIsTakenBackWhenTheLoadReturns(t *testing.T) {
 	w := newWorld(t, 60*time.Second, burst(500, 50, 100), simple(1, 50, 100))
 	w.run(100)
@@ -77,6 +97,31 @@ func TestADrainIsTakenBackWhenTheLoadReturns(t *testing.T) {
 	}
 	if !resumed {
 		t.Error("the draining instance was not activated again")
+	}
+}
+
+// TestAllNeededDrainsAreTakenBack has more draining instances than the load needs, and those must carry it.
+func TestAllNeededDrainsAreTakenBack(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	z := simple(1, 20, 100)
+	z.Headroom = 0.1
+	v := decide.View{Now: now, Types: []decide.TypeView{{Type: z, Known: true, Rate: 850}}}
+	for i := range 11 { // 7 active ones, and then 4 that drain, the newest last
+		in := decide.Instance{Name: fmt.Sprintf("i-%d", i), Type: z.Name, Flavor: "s", State: decide.Active, Since: now.Add(-time.Hour), Known: true, Success: 1}
+		if i >= 7 {
+			in.State, in.Since = decide.Draining, now.Add(time.Duration(i-20)*time.Second)
+		}
+		v.Instances = append(v.Instances, in)
+	}
+	var m decide.Memory
+	var got []string
+	for _, a := range decide.Decide(v, &m) {
+		if a.Kind != decide.Hold {
+			got = append(got, a.Kind.String()+" "+a.Instance)
+		}
+	}
+	if want := []string{"resume i-10", "resume i-9", "resume i-8"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -218,6 +263,33 @@ func TestInstancesThatDieInALoopAreHeldBack(t *testing.T) {
 	}
 }
 
+// TestOldDeathsHoldNothingBack lets all starts of a short burst fail. A burst an hour later must get all its
+// instances at once.
+func TestOldDeathsHoldNothingBack(t *testing.T) {
+	w := newWorld(t, 5*time.Second, func(_ string, s int) float64 {
+		switch {
+		case s > 3700:
+			return 2000
+		case s > 100 && s <= 120:
+			return 500
+		}
+		return 300
+	}, simple(1, 50, 100))
+	w.die = func(in *decide.Instance, _ time.Duration) bool {
+		return in.State == decide.Starting && w.second > 100 && w.second < 200
+	}
+	w.run(200)
+	if n := w.memory.Types["register"].Failures; n < 2 {
+		t.Fatalf("got %d failures in a row, want 2 or more", n)
+	}
+	w.run(3500)
+	before := w.started["register"]
+	w.run(1)
+	if n := w.started["register"] - before; n != 17 {
+		t.Errorf("got %d starts in the first second of a burst from 300/s to 2000/s, want 17", n)
+	}
+}
+
 func TestOneDeathIsReplacedAtOnce(t *testing.T) {
 	w := newWorld(t, 5*time.Second, constant(500), simple(1, 50, 100))
 	w.run(300)
@@ -227,6 +299,25 @@ func TestOneDeathIsReplacedAtOnce(t *testing.T) {
 	w.run(2)
 	if w.started["register"] != before+1 {
 		t.Errorf("got %d starts after a failure, want 1", w.started["register"]-before)
+	}
+}
+
+// TestALowerCapacityStartsNothing restarts with a lower capacity in the file while the rate is not known.
+// Only an instance that dies is replaced.
+func TestALowerCapacityStartsNothing(t *testing.T) {
+	w := newWorld(t, 5*time.Second, constant(250), simple(1, 50, 100))
+	w.run(100)
+	w.reload()
+	w.types[0].Flavors[0].Capacity, w.types[0].Known = 50, false
+	before := w.started["register"]
+	w.run(10)
+	if n := w.started["register"] - before; n > 0 {
+		t.Errorf("got %d starts after the restart, want 0", n)
+	}
+	w.instances[0].State = decide.Failed
+	w.run(1)
+	if n := w.started["register"] - before; n != 1 {
+		t.Errorf("got %d starts after a death, want 1", n)
 	}
 }
 
@@ -350,7 +441,7 @@ func TestLimitsHoldUnderRandomEvents(t *testing.T) {
 			}
 			return level[name]
 		}, types...)
-		w.noise, w.restart = r, seed%2 == 0
+		w.noise, w.restart = r, 11*int(seed%2) // not a divisor of the 50 s of a level
 		w.limits = decide.Limits{Instances: 12 + r.IntN(30), CPUs: 20 + 50*r.Float64()}
 		w.die = func(*decide.Instance, time.Duration) bool { return r.IntN(500) == 0 }
 		w.alter = func(v *decide.View) {
@@ -448,6 +539,9 @@ func TestReasons(t *testing.T) {
 		"rate without headroom": {func(_ *decide.View, z *decide.TypeView, _ *decide.Memory) {
 			z.Rate, z.Headroom = 150, 0
 		}, "start: rate: 150/s arrive, 100/s can be carried"},
+		"size that is not declared any more": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Rate, v.Instances[0].Flavor, v.Instances[0].Was = 95, "gone", 50
+		}, "start: rate: 95/s arrive, 45/s can be carried with 10% headroom"},
 		"unknown rate": {func(_ *decide.View, z *decide.TypeView, _ *decide.Memory) {
 			z.Known = false
 		}, "hold: metrics: the rate is not known, because a director does not answer or has just begun to: the type stays as it is; instances that die are replaced"},
@@ -458,6 +552,10 @@ func TestReasons(t *testing.T) {
 			v.Instances = nil
 			m.Types = map[string]*decide.Track{"register": {Failures: 3, Failed: now, Died: "exit status 1"}}
 		}, "hold: back-off: 10/s arrive, 0/s can be carried with 10% headroom; instances died 3 times in a row (exit status 1): the next start is in 20s"},
+		"deaths, and one starts": {func(v *decide.View, z *decide.TypeView, m *decide.Memory) {
+			z.Rate, v.Instances = 150, []decide.Instance{in("b", decide.Starting)}
+			m.Types = map[string]*decide.Track{"register": {Failures: 3, Failed: now.Add(-time.Minute), Died: "exit status 1"}}
+		}, "hold: back-off: 150/s arrive, 90/s can be carried with 10% headroom; instances died 3 times in a row (exit status 1): the next start is when the one on trial is active"},
 		"limit of starts": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
 			z.Min, v.Limits.Starting, v.Instances = 3, 1, append(v.Instances, in("b", decide.Starting))
 		}, "hold: starts: 2 instances run or start, below the minimum of 3; 1 instances start already, and at most 1 may at the same time"},

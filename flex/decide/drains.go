@@ -28,7 +28,7 @@ func (d *decision) shrink(f *fleet) {
 	if victim == nil {
 		return
 	}
-	after := f.usable(f.profile - f.Flavors[f.flavorOf(victim.Flavor)].Capacity)
+	remaining := f.profile - f.CapacityOf(victim.Flavor, victim.Was)
 	why := "by the profile, one less would do"
 	if excess {
 		why = fmt.Sprintf("%d instances are above the maximum of %d", f.serving(), f.Max)
@@ -37,7 +37,7 @@ func (d *decision) shrink(f *fleet) {
 	case f.Leased:
 		d.hold(f, CauseLease, "redline measures an instance: nothing is drained, although %s", why)
 		return
-	case f.ailment() != "":
+	case f.ailment() != "" && !f.Chance:
 		d.hold(f, CauseObjective, "%s: nothing is drained, although %s", f.ailment(), why)
 		return
 	case !f.Polling && cpu > busiest*left && !excess:
@@ -45,14 +45,14 @@ func (d *decision) shrink(f *fleet) {
 		return
 	}
 	a := Action{Kind: Drain, Type: f.Name, Instance: victim.Name, Cause: CauseIdle,
-		Reason: fmt.Sprintf("at most %s/s were to be carried in the last %v, and the others can carry %s/s; of its size, it has the fewest transactions in flight: %d",
-			vitrine.Digits(f.mem.Sight.Peak), f.stable(), vitrine.Digits(after), victim.InFlight)}
+		Reason: fmt.Sprintf("at most %s/s were to be carried in the last %v, and the others can carry %s/s; of its size, it has the fewest open transactions and dialogs: %d",
+			vitrine.Digits(f.mem.Sight.Peak), f.stable(), vitrine.Digits(f.usable(remaining)), victim.open())}
 	if excess {
-		a.Cause, a.Reason = CauseMaximum, fmt.Sprintf("%s; of its size, it has the fewest transactions in flight: %d", why, victim.InFlight)
+		a.Cause, a.Reason = CauseMaximum, fmt.Sprintf("%s; of its size, it has the fewest open transactions and dialogs: %d", why, victim.open())
 	}
 	d.actions = append(d.actions, a)
 	f.mem.Drained = d.Now
-	f.profile -= f.Flavors[f.flavorOf(victim.Flavor)].Capacity
+	f.profile = remaining
 }
 
 // paced reports whether enough time has passed since the last drain. Instances drain one at a
@@ -69,21 +69,24 @@ func (d *decision) paced(f *fleet) bool {
 // victim returns the instance to drain; nil: none. The other instances must carry the peak rate
 // of the stable time and have the spare share left, unless the type is in excess of its
 // maximum. Among these, victim chooses the flavor with the most CPUs, and then the instance
-// with the fewest transactions in flight.
+// with the fewest open transactions and dialogs.
 func (d *decision) victim(f *fleet, excess bool) (best *Instance) {
 	known := !f.mem.Known.IsZero() && d.Now.Sub(f.mem.Known) >= f.stable()
 	var saved float64
 	for i, v := range f.victims {
 		z := &f.Flavors[i]
-		if v == nil || !excess && (!known || f.usable(f.profile-z.Capacity)*(1-spare) < f.mem.Sight.Peak) {
+		if v == nil || !excess && (!known || f.usable(f.profile-f.CapacityOf(v.Flavor, v.Was))*(1-spare) < f.mem.Sight.Peak) {
 			continue
 		}
-		if best == nil || z.CPUs > saved || z.CPUs == saved && v.InFlight < best.InFlight {
+		if best == nil || z.CPUs > saved || z.CPUs == saved && v.open() < best.open() {
 			best, saved = v, z.CPUs
 		}
 	}
 	return best
 }
+
+// open returns how much a drain of the instance waits for.
+func (in *Instance) open() int { return in.InFlight + in.Dialogs }
 
 // stable returns the stable time: how long the rate must be low before a drain.
 func (v *TypeView) stable() time.Duration {

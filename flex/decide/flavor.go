@@ -17,8 +17,8 @@ func (t *Type) Lean() *Flavor {
 	return best
 }
 
-// flavorOf returns the index of a flavor. A flavor that is no longer declared counts as the
-// flavor with the least capacity.
+// flavorOf returns the index of a flavor. A flavor that is no longer declared uses as much CPU and memory as
+// the flavor with the least capacity.
 func (t *Type) flavorOf(name string) int {
 	least := 0
 	for i := range t.Flavors {
@@ -30,6 +30,16 @@ func (t *Type) flavorOf(name string) int {
 		}
 	}
 	return least
+}
+
+// CapacityOf returns the capacity of an instance of a flavor. An instance whose flavor is no longer declared
+// still carries what it carried: was. If that is 0, which means unknown, the least capacity counts.
+func (t *Type) CapacityOf(flavor string, was float64) float64 {
+	f := &t.Flavors[t.flavorOf(flavor)]
+	if f.Name != flavor && was > 0 {
+		return was
+	}
+	return f.Capacity
 }
 
 // Used returns the use of the limits by all instances of a view. For an instance of an unknown

@@ -10,20 +10,19 @@ type fleet struct {
 	states  [Stopping + 1]int
 	profile float64     // capacity of the Starting, Warming and Active instances, by the profile
 	active  float64     // capacity of the Active instances, by the profile
-	victims []*Instance // by flavor: the Active instance with the fewest transactions in flight; nil: there is none
+	victims []*Instance // by flavor: the Active instance with the fewest open transactions and dialogs; nil: there is none
 
 	unknown   int     // Active instances with unknown metrics
 	rate      float64 // transactions/s sent to the Active instances
 	good      float64 // part of rate that succeeded
 	slow      float64 // part of rate sent to instances slower than the objective
 	slowest   *Instance
-	strained  float64   // part of rate sent to instances that do not meet the objective
-	bearable  float64   // capacity of those instances, by the profile
-	cpu       float64   // sum of the known CPU use of the Active instances
-	metered   int       // Active instances with known CPU use
-	survivor  time.Time // latest begin of an active time of at least longEnough
-	revivable *Instance // the instance that began to drain last
-	since     time.Time // when revivable began to drain
+	strained  float64     // part of rate sent to instances that do not meet the objective
+	bearable  float64     // capacity of those instances, by the profile
+	cpu       float64     // sum of the known CPU use of the Active instances
+	metered   int         // Active instances with known CPU use
+	survivor  time.Time   // latest begin of an active time of at least longEnough
+	revivable []*Instance // the Draining instances
 
 	shortfall float64 // missing capacity, by the profile
 	plan      []int   // remaining starts, by flavor
@@ -53,28 +52,26 @@ func gather(v *View, m *Memory) []fleet {
 
 // add adds one instance to the fleet.
 func (f *fleet) add(in *Instance, now time.Time) {
-	index := f.flavorOf(in.Flavor)
-	flavor := &f.Flavors[index]
+	capacity := f.CapacityOf(in.Flavor, in.Was)
 	f.states[in.State]++
 	switch in.State {
 	case Starting, Warming:
-		f.profile += flavor.Capacity
+		f.profile += capacity
 	case Active:
-		f.profile += flavor.Capacity
-		f.active += flavor.Capacity
-		f.addActive(in, now, index)
+		f.profile += capacity
+		f.active += capacity
+		f.addActive(in, now, capacity)
 	case Draining:
-		if f.revivable == nil || in.Since.After(f.since) {
-			f.revivable, f.since = in, in.Since
-		}
+		f.revivable = append(f.revivable, in)
 	}
 }
 
-func (f *fleet) addActive(in *Instance, now time.Time, flavor int) {
+func (f *fleet) addActive(in *Instance, now time.Time, capacity float64) {
 	if now.Sub(in.Since) >= longEnough && in.Since.After(f.survivor) {
 		f.survivor = in.Since
 	}
-	if v := f.victims[flavor]; v == nil || in.InFlight < v.InFlight || in.InFlight == v.InFlight && in.Rate < v.Rate {
+	flavor := f.flavorOf(in.Flavor)
+	if v := f.victims[flavor]; v == nil || in.open() < v.open() || in.open() == v.open() && in.Rate < v.Rate {
 		f.victims[flavor] = in
 	}
 	if !in.Known {
@@ -96,7 +93,7 @@ func (f *fleet) addActive(in *Instance, now time.Time, flavor int) {
 	}
 	if slow || in.Success < f.Objective.Success {
 		f.strained += in.Rate
-		f.bearable += f.Flavors[flavor].Capacity
+		f.bearable += capacity
 	}
 }
 
@@ -127,12 +124,15 @@ func (f *fleet) success() float64 {
 	return f.good / (f.rate + f.Refused)
 }
 
-// broken reports whether the type as a whole does not meet its objective: too few
+// seemsBroken reports whether the type as a whole does not meet its objective: too few
 // transactions succeed, or the instances that are too slow serve at least half of them.
-func (f *fleet) broken() bool {
+func (f *fleet) seemsBroken() bool {
 	return f.Objective.Success > 0 && f.success() < f.Objective.Success ||
 		f.slow > 0 && f.slow >= f.rate/2
 }
+
+// broken reports whether the type as a whole does not meet its objective, and chance does not explain it.
+func (f *fleet) broken() bool { return f.seemsBroken() && !f.Chance }
 
 // uneven reports whether the instances that do not meet the objective get clearly more than they carry by
 // the profile. If the type's capacity suffices, the traffic does not follow the weights, or not yet: known
@@ -145,51 +145,49 @@ func (f *fleet) uneven() bool {
 
 // Parameters of judge.
 const (
-	patience   = 5           // seconds of a broken objective that show that the profile is wrong
-	settled    = 10          // seconds for which the active instances must have been enough before
-	leastDoubt = 0.5         // lowest Faith; below this share of the profile's capacity the cause lies elsewhere
-	step       = 1.1         // factor of capacity added after each finding
-	regain     = 0.1 / 21600 // Faith regained per second while the objective holds: 0.1 in six hours
+	patience   = int(2 * Window / tick) // seconds of a broken objective that show that the profile is wrong; one bad second shows for half of them
+	leastDoubt = 0.5                    // lowest Faith; below this share of the profile's capacity the cause lies elsewhere
+	step       = 1.1                    // factor of capacity added after each finding
+	regain     = 0.1 / 21600            // Faith regained per second while the objective holds: 0.1 in six hours
 )
 
 // judge checks the profile against the objective. The profile is wrong if the objective is
-// broken for patience seconds although, by the profile, the active instances have been enough
-// for the rate for settled seconds, and the load is not uneven. Then judge reduces Faith, the
-// trusted share of the profile's capacity.
+// broken for patience seconds although, by the profile, the active instances are enough for the
+// rate, and the load is not uneven. Then judge reduces Faith, the trusted share of the profile's
+// capacity.
 func (f *fleet) judge() {
-	carried := f.usable(f.active)
-	if carried >= f.mem.Sight.Level && carried >= f.Rate {
-		f.mem.Suffices++
-	} else {
-		// A second above the capacity, even by noise, explains a broken objective.
-		f.mem.Suffices, f.mem.Broken = 0, 0
+	// Headroom is for noise: only noise above the whole trusted capacity explains a broken objective.
+	enough := f.usable(f.active) >= f.mem.Sight.Level && f.active*f.mem.Faith >= f.Rate
+	starts := f.serving() > f.states[Active]
+	switch {
+	case !enough || starts || !f.seemsBroken():
+		f.mem.Broken = 0
+	case !f.Chance: // otherwise the second is evidence for neither side
+		f.mem.Broken++
 	}
 	if !f.broken() {
-		f.mem.Broken = 0
-		if f.slow == 0 && f.mem.Faith < 1 {
-			f.mem.Faith = min(1, f.mem.Faith+regain)
-		}
+		f.mem.Faith = min(1, f.mem.Faith+regain)
 		return
 	}
-	f.mem.Broken++
-	if f.mem.Broken < patience || f.mem.Suffices < settled || f.serving() > f.states[Active] || f.uneven() {
+	if !f.elsewhere() || f.uneven() {
 		return
 	}
 	doubted := f.mem.Sight.Level / (1 - f.Headroom) / (f.profile * step)
 	if doubted >= leastDoubt && doubted < f.mem.Faith {
-		f.mem.Faith, f.mem.Broken, f.mem.Suffices = doubted, 0, 0
+		f.mem.Faith, f.mem.Broken = doubted, 0
 	}
 }
 
-// elsewhere reports whether the objective is broken for a reason that more capacity would not
-// fix.
-func (f *fleet) elsewhere() bool {
-	return f.mem.Broken >= patience && f.mem.Suffices >= settled && f.serving() == f.states[Active]
-}
+// elsewhere reports whether the objective has been broken for long enough although the active instances are
+// enough. After judge, more capacity would not fix the reason.
+func (f *fleet) elsewhere() bool { return f.mem.Broken >= patience }
 
 // measure sets the shortfall. While the rate is unknown it keeps the last known capacity, so
 // that dead instances are replaced.
 func (f *fleet) measure() {
+	if f.mem.Held == 0 {
+		f.mem.Held = f.profile
+	}
 	wanted := f.mem.Held
 	if f.Known {
 		wanted = f.nominal(f.wanted())

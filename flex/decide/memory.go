@@ -24,16 +24,15 @@ type Track struct {
 	Part  time.Time `json:"peaks_since"` // begin of the last part
 	Known time.Time `json:"known_since"` // since when the metrics have been known without a gap; zero: they are unknown
 
-	Held     float64   `json:"held"`     // capacity by the profile after the last decision with a known rate
+	Held     float64   `json:"held"`     // capacity by the profile to keep while the rate is unknown; 0: not known
 	Drained  time.Time `json:"drained"`  // time of the last Drain action
 	Failures int       `json:"failures"` // consecutive failures
 	Failed   time.Time `json:"failed"`   // time of the last failure
 	Died     string    `json:"died"`     // reason of the last failure
 
-	Faith    float64 `json:"faith"`    // trusted share of the profile's capacity, leastDoubt..1
-	Profile  float64 `json:"profile"`  // sum of the flavors' capacities when Faith was reset
-	Broken   int     `json:"broken"`   // seconds for which the objective has been broken
-	Suffices int     `json:"suffices"` // seconds for which the active instances have been enough, by the profile
+	Faith   float64 `json:"faith"`   // trusted share of the profile's capacity, leastDoubt..1
+	Profile float64 `json:"profile"` // sum of the flavors' capacities when Faith was reset
+	Broken  int     `json:"broken"`  // seconds for which the objective has been broken although the active instances are enough, by the profile
 }
 
 // A Sight is the load of a type as a decision saw it, in transactions/s.
@@ -54,6 +53,8 @@ const (
 
 	firstWait = 10 * time.Second // back-off after the second failure; doubles with each further one
 	mostWait  = 5 * time.Minute
+
+	lapse = 10 * time.Minute // failures are forgotten after this long without another one; longer than mostWait
 )
 
 // advance updates the memory to the time of the view. It corrects for jumps of the clock,
@@ -118,7 +119,8 @@ func (m *Memory) Rebase(now time.Time) {
 	}
 }
 
-// meet resets Faith to 1 if the capacities of the flavors have changed.
+// meet resets Faith to 1 if the capacities of the flavors have changed. Then Held is no longer comparable
+// with the capacity of the instances, and is unknown too.
 func (t *Track) meet(v *TypeView) {
 	sum := 0.0
 	for _, f := range v.Flavors {
@@ -126,7 +128,7 @@ func (t *Track) meet(v *TypeView) {
 	}
 	if t.Faith == 0 || t.Profile != sum {
 		t.Faith, t.Profile = 1, sum
-		t.Broken, t.Suffices = 0, 0
+		t.Broken, t.Held = 0, 0
 	}
 }
 

@@ -47,21 +47,23 @@ func (f *fleet) covered() float64 {
 	return f.profile / (f.profile + f.shortfall)
 }
 
-// revive resumes the instance that began to drain last if capacity is missing: it is ready,
-// while a new instance must boot first.
+// revive resumes draining instances while capacity is missing, first the one that began to drain
+// last: they are ready, while a new instance must boot first.
 func (d *decision) revive(f *fleet) {
-	in := f.revivable
-	if in == nil || f.Leased || f.serving() >= f.Max || f.shortfall == 0 && f.serving() >= f.Min {
-		return
+	slices.SortStableFunc(f.revivable, func(a, b *Instance) int { return b.Since.Compare(a.Since) })
+	for _, in := range f.revivable {
+		if f.Leased || f.serving() >= f.Max || f.shortfall == 0 && f.serving() >= f.Min {
+			return
+		}
+		cause, why := f.why()
+		d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: cause,
+			Reason: fmt.Sprintf("%s: it has not gone yet, and a start takes %v", why, f.boot.Round(tick/10))})
+		capacity := f.CapacityOf(in.Flavor, in.Was)
+		f.states[Draining]--
+		f.states[Active]++
+		f.profile += capacity
+		f.shortfall = max(0, f.shortfall-capacity)
 	}
-	cause, why := f.why()
-	d.actions = append(d.actions, Action{Kind: Resume, Type: f.Name, Instance: in.Name, Cause: cause,
-		Reason: fmt.Sprintf("%s: it has not gone yet, and a start takes %v", why, f.boot.Round(tick/10))})
-	capacity := f.Flavors[f.flavorOf(in.Flavor)].Capacity
-	f.states[Draining]--
-	f.states[Active]++
-	f.profile += capacity
-	f.shortfall = max(0, f.shortfall-capacity)
 }
 
 // plan chooses the starts of one type, or adds a Hold.
@@ -141,7 +143,7 @@ func (d *decision) backOff(f *fleet) {
 		return
 	}
 	clear(f.plan)
-	next := "when the one on trial has been active for a minute"
+	next := "when the one on trial is active"
 	if d.Now.Before(until) {
 		next = "in " + until.Sub(d.Now).Round(time.Second).String()
 	}

@@ -21,10 +21,13 @@ const (
 	DefaultBoot   = 10 * time.Second
 )
 
+// Window is the time over which P99, Success and Chance are taken. One bad second shows in them for as long.
+const Window = 5 * time.Second
+
 // An Objective is the service level objective of a type. A zero field is no objective.
 type Objective struct {
-	P99     time.Duration // upper bound on the 99th percentile of latency
-	Success float64       // lower bound on the success ratio, 0..1
+	P99     time.Duration `json:"p99"`     // upper bound on the 99th percentile of latency
+	Success float64       `json:"success"` // lower bound on the success ratio, 0..1
 }
 
 // A Flavor is a size of instance.
@@ -60,13 +63,17 @@ type Instance struct {
 	State  State
 	Since  time.Time // when it entered the State
 
+	// Was is its capacity when its Flavor was last declared; 0: not known. It counts if the Flavor is not
+	// declared any more.
+	Was float64
+
 	// Known says that the figures below are fresh. Only those of Active instances are used.
 	Known    bool
 	Rate     float64       // transactions/s sent to the instance
 	InFlight int           // transactions
 	Dialogs  int           // dialogs, of a type that is drained by dialogs
-	P99      time.Duration // latency, over the last seconds; 0: no transaction ended
-	Success  float64       // success ratio, over the last seconds; 1 when no transaction ended
+	P99      time.Duration // latency, over Window; 0: no transaction ended
+	Success  float64       // success ratio, over Window; 1 when no transaction ended
 	CPU      float64       // CPU use of its busiest member, as a share of its limit, 0..1
 	CPUKnown bool          // CPU is known
 }
@@ -77,7 +84,10 @@ type TypeView struct {
 	Known   bool    // Rate and Refused are fresh
 	Rate    float64 // arriving transactions/s, including refused and lost ones
 	Refused float64 // transactions/s refused or lost for lack of an instance
-	Leased  bool    // redline is measuring an instance: do not scale the type
+	Leased  bool    // redline is measuring an instance: do not scale the type, and do not judge its profile
+	// Chance says that the type's failed and late transactions, over Window, are too few to prove a broken
+	// objective, whatever P99 and Success are.
+	Chance bool
 }
 
 // Limits bound all types together. A zero field is no limit.

@@ -121,8 +121,11 @@ func TestMain(m *testing.M) {
 	if capacity := os.Getenv(servesVariable); capacity != "" {
 		os.Exit(serveMember(capacity, os.Args[1]))
 	}
-	var err error
-	if programs, err = os.MkdirTemp("", "flex-e2e-"); err != nil {
+	err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin") // of kamailio
+	if err == nil {
+		programs, err = os.MkdirTemp("", "flex-e2e-")
+	}
+	if err != nil {
 		panic(err)
 	}
 	status := m.Run()
@@ -202,10 +205,17 @@ func (s *system) refuseTakeover() {
 	s.write(filepath.Base(s.file), string(text))
 }
 
-// verb runs a verb of vitrine flex on the file. It returns the output and the exit code.
+// verb runs a verb of vitrine flex on the file, which is also its standard input: a holder reads it there. It
+// returns the output and the exit code.
 func (s *system) verb(name string, more ...string) (out string, status int) {
 	s.t.Helper()
+	file, err := os.Open(s.file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer file.Close()
 	c := exec.CommandContext(s.t.Context(), s.vitrine, append([]string{"flex", name, s.file}, more...)...)
+	c.Stdin = file
 	text, err := c.CombinedOutput()
 	if c.ProcessState == nil {
 		s.t.Fatal(err)

@@ -75,6 +75,13 @@ func dial(socket string) *Client {
 // Alive reports whether the holder has not ended yet.
 func (c *Client) Alive() bool { return runstate.Alive(c.root, c.About.Run) }
 
+// OnRecord reports whether the run is still on record. If it is so after the end of the holder, cleaning
+// may have something of the run to remove.
+func (c *Client) OnRecord() bool {
+	_, err := os.Stat(filepath.Join(c.root, c.About.Run))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	return c.caller.Call(ctx, method, "http://holder"+path, in, out)
 }

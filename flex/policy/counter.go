@@ -44,6 +44,7 @@ type sight struct {
 	rates  *window // arriving transactions/s
 	have   int     // replicas of the last decision; before the first one, the running instances
 	active int     // active instances
+	first  bool    // the rules remember nothing, because they begin
 	each   float64 // capacity of one instance, in transactions/s
 }
 
@@ -101,7 +102,7 @@ func (c *counter) scale(b *balance, t *decide.TypeView, k *track) {
 		}
 	}
 	if k.replicas == 0 {
-		s.have = have
+		s.have, s.first = have, true
 	}
 	want, why := k.wanted(&s)
 	n := min(max(want, t.Min), t.Max)

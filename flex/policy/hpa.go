@@ -41,6 +41,10 @@ func newHPA(target float64) *hpa {
 }
 
 func (h *hpa) wanted(s *sight) (int, string) {
+	if s.first { // the pods of the first second are a recommendation too: recordInitialRecommendation in Kubernetes
+		h.want = s.have
+		h.advised.add(s.now, float64(s.have), hpaStable)
+	}
 	h.before.add(s.now, float64(s.have), hpaPeriod)
 	if !s.known || s.now.Sub(h.synced) < hpaSync && !s.now.Before(h.synced) {
 		return h.want, h.why

@@ -38,10 +38,14 @@ func newKPA(target float64) *kpa {
 	if target == 0 {
 		target = kpaTarget
 	}
-	return &kpa{target: target, want: 1, why: "no rate is known yet"}
+	return &kpa{target: target, why: "no rate is known yet"}
 }
 
 func (k *kpa) wanted(s *sight) (int, string) {
+	if s.first { // more than one ready pod: begin in panic, as newAutoscaler in Knative does
+		k.want = s.have
+		k.panicked, k.since, k.most = s.active > 1, s.now, s.active
+	}
 	if !s.known || s.now.Sub(k.ticked) < kpaTick && !s.now.Before(k.ticked) {
 		return k.want, k.why
 	}

@@ -89,6 +89,25 @@ func TestAnUnknownRateChangesNothing(t *testing.T) {
 	}
 }
 
+// TestRulesBeginWithTheInstancesThatRun begins while ten instances run, as after a restart. Nothing changes
+// while no rate is known. Then hpa keeps the instances for 300 s, and knative for 60 s.
+func TestRulesBeginWithTheInstancesThatRun(t *testing.T) {
+	for name, kept := range map[string]int{"hpa": 300, "knative": 60} {
+		w := newWorld(t, name)
+		for i := range 10 {
+			w.view.Instances = append(w.view.Instances, decide.Instance{Name: string(rune('A' + i)), Type: "a", Flavor: "s", State: decide.Active, Since: w.view.Now})
+		}
+		w.view.Types[0].Known = false
+		w.second(0)
+		w.has(10)
+		w.view.Types[0].Known = true
+		w.seconds(kept-15, 100)
+		w.has(10)
+		w.seconds(30, 100)
+		w.has(2)
+	}
+}
+
 // TestADeadInstanceIsReplaced checks that the first death is replaced at once, and a second one soon
 // after it only after the back-off. After ten minutes without a death, the next one is the first.
 func TestADeadInstanceIsReplaced(t *testing.T) {

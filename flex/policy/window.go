@@ -10,10 +10,10 @@ type sample struct {
 	value float64
 }
 
-// add adds a value and drops values older than keep.
+// add adds a value and drops those that are as old as keep, or older.
 func (w *window) add(now time.Time, value float64, keep time.Duration) {
 	old := 0
-	for old < len(*w) && (now.Sub((*w)[old].at) > keep || now.Before((*w)[old].at)) { // the clock may jump
+	for old < len(*w) && (now.Sub((*w)[old].at) >= keep || now.Before((*w)[old].at)) { // the clock may jump
 		old++
 	}
 	*w = append((*w)[:copy(*w, (*w)[old:])], sample{now, value})

@@ -46,8 +46,8 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 	}
 }
 
-// TestTheRulesOfHPA checks that the horizontal pod autoscaler doubles or adds 4 in 15 s. Before it
-// scales down, it keeps the highest recommendation of the last 300 s.
+// TestTheRulesOfHPA checks that the horizontal pod autoscaler doubles or adds 4 in 15 s, again and again.
+// Before it scales down, it keeps the highest recommendation of the last 300 s.
 func TestTheRulesOfHPA(t *testing.T) {
 	c := register(0)
 	c.Every, c.Spread = 1, -1
@@ -58,7 +58,13 @@ func TestTheRulesOfHPA(t *testing.T) {
 	}
 	before, first := r.Curve[59].Exist, r.Curve[74].Exist
 	if most := max(2*before, before+4); first > most || first <= before {
-		t.Errorf("got %d instances before the burst, %d in its first 15 s, want at most %d", before, first, most)
+		t.Errorf("got %d instances before the burst, %d in its first 15 s, want more, but at most %d", before, first, most)
+	}
+	for _, second := range []int{74, 89} {
+		has, next := r.Curve[second].Exist, r.Curve[second+15].Exist
+		if want := max(2*has, has+4); next != want {
+			t.Errorf("got %d instances %d s after the burst, and %d 15 s later, want %d", has, second-59, next, want)
+		}
 	}
 	// The last recommendation of the burst is at most 15 s after its end.
 	if held := r.Curve[180+280].Exist; held < r.Most {
