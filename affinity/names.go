@@ -3,6 +3,7 @@ package affinity
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
 
 	"vitrine"
@@ -40,7 +41,7 @@ type Host struct {
 
 // LoadNames reads and checks a file of names.
 func LoadNames(path string) (*Names, error) {
-	file, err := document.Read(path, "a names")
+	file, err := document.ReadLong(path, "a names")
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +60,11 @@ func parseNames(file document.File) (*Names, error) {
 	errs := document.Errors{Node: file.Root()}
 	for i, f := range n.Functions {
 		for _, name := range append([]string{f.Name}, f.Also...) {
-			if other, taken := n.called[name]; taken {
+			read := canonical(name)
+			if other, taken := n.called[read]; taken {
 				errs.Bad(fmt.Sprintf("%s is a name of %s already", document.Word(name), other), "give each name once", "functions", i)
 			}
-			n.called[name] = f.Name
+			n.called[read], n.called[name] = f.Name, f.Name
 		}
 		switch {
 		case f.Profile != "" && f.Rate == 0:
@@ -74,6 +76,17 @@ func parseNames(file document.File) (*Names, error) {
 		}
 	}
 	return n, errs.Join()
+}
+
+// canonical returns a name as captures have it: an address, or address:port, in its shortest spelling.
+func canonical(name string) string {
+	if a, err := netip.ParseAddr(name); err == nil {
+		return a.Unmap().String()
+	}
+	if a, err := netip.ParseAddrPort(name); err == nil {
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+	}
+	return name
 }
 
 // Apply renames the functions of the flows and gives them their roles.

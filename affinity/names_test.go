@@ -1,6 +1,7 @@
 package affinity
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,27 @@ func TestNamesSayWhatIsWrongAndWhere(t *testing.T) {
 	}
 }
 
+// TestAddressesHaveManySpellings: a capture has the shortest spelling of an address, an inventory has any.
+func TestAddressesHaveManySpellings(t *testing.T) {
+	n, err := names(t, `
+functions:
+  - {name: MME, also: [10.0.0.1, "2001:DB8:0::1", "[2001:DB8::0:1]:36412"]}
+  - {name: HSS, also: ["::ffff:10.0.0.2", "[::ffff:10.0.0.3]:3868"]}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for read, want := range map[string]string{"10.0.0.1": "MME", "2001:db8::1": "MME", "[2001:db8::1]:36412": "MME", "10.0.0.2": "HSS", "10.0.0.3:3868": "HSS", "2001:db8::2": ""} {
+		if got := n.Called(read); got != want {
+			t.Errorf("%s is called %q, want %q", read, got, want)
+		}
+	}
+	_, err = names(t, `functions: [{name: MME, also: ["2001:db8::1"]}, {name: HSS, also: ["2001:DB8:0::1"]}]`)
+	if want := "2001:DB8:0::1 is a name of MME already: give each name once"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("two functions with one address: got error %v, want %q", err, want)
+	}
+}
+
 // TestNamesThatMatchNothingAreTold misspells a name: the role that goes with it has no effect.
 func TestNamesThatMatchNothingAreTold(t *testing.T) {
 	a, err := analyse(t, "epc/attach", `
@@ -178,6 +200,34 @@ func TestFlowsOfOneTypeMustAgreeAboutRoles(t *testing.T) {
 	}
 	if _, err := Analyse(flows, Options{Names: n}); err != nil {
 		t.Errorf("the names file must take precedence: %v", err)
+	}
+}
+
+// TestNamesOfALargeNetwork checks that a file may name all functions of a large network, and that a far
+// larger file is refused.
+func TestNamesOfALargeNetwork(t *testing.T) {
+	const functions = 30_000
+	var text strings.Builder
+	text.WriteString("functions:\n")
+	for i := range functions {
+		fmt.Fprintf(&text, "  - {name: MME-%d, also: [mme-%d.epc.mnc001.mcc001.3gppnetwork.org]}\n", i, i)
+	}
+	path := filepath.Join(t.TempDir(), "names.yaml")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n, err := LoadNames(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Called("mme-29999.epc.mnc001.mcc001.3gppnetwork.org"); len(n.Functions) != functions || got != "MME-29999" {
+		t.Errorf("got %d functions, and the last one has the name %q", len(n.Functions), got)
+	}
+	if err := os.WriteFile(path, make([]byte, 9<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadNames(path); err == nil || !strings.Contains(err.Error(), "larger than 8 MiB") {
+		t.Errorf("a file of 9 MiB: got error %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -14,13 +15,19 @@ const maxPlaces = 12
 
 // A Finder finds packets that were captured more than once. A packet that is seen at
 // two places within a short time is one message, and its two times give the delay
-// between them. A packet that is seen again at one place is a retransmission.
+// between them. A packet that is seen again at one place is a duplicate or a retransmission.
 //
 // Packets are the same if their innermost IP headers have the same addresses and
 // identification, and their transport headers and payloads are equal. Fields that routers
 // change do not count. Copies on both sides of a network address translation are not
-// recognised. IPv6 has no identification: a copy of a retransmission counts as a copy of
-// the last transmission at the place where the first was seen.
+// recognised.
+//
+// A sender gives each transmission over IPv4 an identification of its own, so a packet that comes
+// again with the same one is a duplicate. So is a datagram of UDP: no protocol over UDP that is read
+// here sends again within the window (SIP after 500 ms: RFC 3261 section 17.1.1.1, timer T1). IPv6 has
+// no identification, and that of IPv4 may be zero. Then a packet of TCP or SCTP that comes again
+// counts as a retransmission, and a copy of it as a copy of the last transmission at the place where
+// the first was seen.
 //
 // Two different packets within the window have the same hash with a probability of 1 in
 // 10^19 per pair.
@@ -50,7 +57,8 @@ type Kind uint8
 const (
 	New            Kind = iota
 	Copy                // seen before, at other places
-	Retransmission      // seen before at this place
+	Duplicate           // seen before at this place, such as a mirror port that shows both directions
+	Retransmission      // seen before at this place, and may have been sent again
 )
 
 // A Sighting is the relation of a packet to earlier packets.
@@ -79,16 +87,15 @@ func (f *Finder) Find(p *Packet) Sighting {
 		return Sighting{Kind: New}
 	}
 	result := Sighting{Kind: Copy, Delay: time.Duration(p.Time - s.at)}
-	for _, place := range s.places[:s.count] {
-		if place == p.Where {
-			result.Kind = Retransmission
-			if place == s.places[0] { // later copies are copies of this transmission
-				f.remember(key, p)
-			}
-			return result
+	switch again := slices.Contains(s.places[:s.count], p.Where); {
+	case again && (p.ID != 0 || p.Transport == UDP):
+		result.Kind = Duplicate
+	case again:
+		result.Kind = Retransmission
+		if p.Where == s.places[0] { // later copies are copies of this transmission
+			f.remember(key, p)
 		}
-	}
-	if s.count < maxPlaces {
+	case s.count < maxPlaces:
 		s.places[s.count] = p.Where
 		s.count++
 		f.seen[key] = s

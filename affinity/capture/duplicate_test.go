@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// sighted returns what a Finder says about a packet with some payload.
+// sighted returns what a Finder says about a segment with some payload and no identification.
 func sighted(f *Finder, milliseconds int64, where Where, payload string) Sighting {
-	return f.Find(&Packet{Time: milliseconds * int64(time.Millisecond), Where: where, Payload: []byte(payload)})
+	return f.Find(&Packet{Time: milliseconds * int64(time.Millisecond), Where: where, Transport: TCP, Payload: []byte(payload)})
 }
 
 // TestFinder checks which packets count as new, as copies and as retransmissions.
@@ -33,6 +33,39 @@ func TestFinder(t *testing.T) {
 	for _, s := range steps {
 		if got := sighted(f, s.at, s.where, s.payload); got != s.want {
 			t.Errorf("%q at %d ms: got %+v, want %+v", s.payload, s.at, got, s.want)
+		}
+	}
+}
+
+// TestDuplicatesAreNoRetransmissions: a mirror port has each packet when it comes in and when it goes
+// out. The copy at the receiver counts from the first of them.
+func TestDuplicatesAreNoRetransmissions(t *testing.T) {
+	for _, test := range []struct {
+		transport Transport
+		id        uint16
+		again     Kind
+		delay     time.Duration // of the copy at the receiver
+	}{
+		{UDP, 7, Duplicate, 5 * time.Millisecond},
+		{UDP, 0, Duplicate, 5 * time.Millisecond},
+		{TCP, 7, Duplicate, 5 * time.Millisecond},
+		{SCTP, 7, Duplicate, 5 * time.Millisecond},
+		{TCP, 0, Retransmission, 4 * time.Millisecond}, // it may be one
+		{SCTP, 0, Retransmission, 4 * time.Millisecond},
+	} {
+		f := NewFinder(50*time.Millisecond, 100)
+		find := func(at time.Duration, file uint16) Sighting {
+			return f.Find(&Packet{Time: int64(at), Where: Where{File: file}, Transport: test.transport, ID: test.id})
+		}
+		find(0, 0)
+		if got, want := find(time.Millisecond, 0), (Sighting{test.again, time.Millisecond}); got != want {
+			t.Errorf("%v, identification %d, at the same place: got %+v, want %+v", test.transport, test.id, got, want)
+		}
+		if got, want := find(5*time.Millisecond, 1), (Sighting{Copy, test.delay}); got != want {
+			t.Errorf("%v, identification %d, at the receiver: got %+v, want %+v", test.transport, test.id, got, want)
+		}
+		if got := find(6*time.Millisecond, 1).Kind; got != test.again {
+			t.Errorf("%v, identification %d, at the receiver again: got %d, want %d", test.transport, test.id, got, test.again)
 		}
 	}
 }

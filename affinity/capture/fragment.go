@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // maxDatagram is the longest payload of an IP packet.
@@ -30,6 +31,9 @@ func (w *Walker) defragment(key datagramKey, protocol uint8, offset int, more bo
 		return nil, 0
 	case end > maxDatagram, more && len(b)%8 != 0, len(b) == 0:
 		w.counts.Malformed++
+		return nil, 0
+	case w.isRepeated(key):
+		w.counts.IP.Repeated++
 		return nil, 0
 	}
 	e := w.fragments.entry(key, w.packet.Time)
@@ -70,8 +74,32 @@ func (w *Walker) defragment(key datagramKey, protocol uint8, offset int, more bo
 		return nil, 0
 	}
 	w.counts.IP.Complete++
+	*w.lastDatagram(key) = datagram{key, w.packet.Time}
 	w.fragments.remove(e)
 	return e.octets[:e.total], e.protocol
+}
+
+// A datagram is one that was reassembled.
+type datagram struct {
+	key datagramKey
+	at  int64 // time of its last fragment
+}
+
+// lastDatagram returns the last datagram that was reassembled, of those that share its slot. Datagrams
+// with consecutive identifications, and copies of one at several places, have different slots.
+func (w *Walker) lastDatagram(key datagramKey) *datagram {
+	place := uint32(key.where.File) + uint32(key.where.Interface) + key.where.Link
+	return &w.datagrams[(key.id+17*place)%uint32(len(w.datagrams))]
+}
+
+// isRepeated reports whether the datagram of a fragment was just reassembled: the fragment was captured
+// again at the same place. Without this check, such a fragment would count as a datagram that lacks the
+// others. Later, a sender may give the same identification to another datagram.
+func (w *Walker) isRepeated(key datagramKey) bool {
+	const just = 50 * time.Millisecond // as for other packets that are captured again
+	d := w.lastDatagram(key)
+	age := w.packet.Time - d.at
+	return d.key == key && -int64(just) <= age && age <= int64(just)
 }
 
 // countDatagram counts a datagram that lacks a fragment.

@@ -73,6 +73,31 @@ func TestFragmentsOfEachPlaceAreTheirOwn(t *testing.T) {
 	}
 }
 
+// TestFragmentsOfAMirrorAreOneDatagram: a mirror port has each fragment twice, the last one also after the
+// datagram is complete. The sender uses the identification again a second later.
+func TestFragmentsOfAMirrorAreOneDatagram(t *testing.T) {
+	const fragments = 2
+	w := NewWalker(Options{})
+	n := 0
+	for second := range 2 {
+		at := int64(second) * int64(time.Second)
+		for _, f := range fragments4(udp4(t, strings.Repeat("x", 100)), 64) {
+			for range 2 {
+				at += int64(time.Microsecond)
+				w.Walk(Raw, at, Where{}, f)
+				if w.Next() != nil {
+					n++
+				}
+			}
+		}
+	}
+	w.finish()
+	want := Reassembly{Fragments: 4 * fragments, Complete: 2, Repeated: 2 * fragments}
+	if c := w.Counts().IP; n != 2 || c != want {
+		t.Errorf("got %d datagrams, counts %+v, want 2, %+v", n, c, want)
+	}
+}
+
 // TestFragmentsWaitWithinBounds checks the limits in time and memory.
 func TestFragmentsWaitWithinBounds(t *testing.T) {
 	first := func(id byte) []byte {

@@ -12,8 +12,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// mixture returns frames of many kinds, of one link type. The fragments of each SCTP message
-// have TSNs of their own if n differs.
+// mixture returns frames of many kinds, of one link type. If n differs, the fragments of each SCTP message
+// have TSNs of their own, and those of each datagram an identification.
 func mixture(t testing.TB, n uint32) [][]byte {
 	text := strings.Repeat("x", 500)
 	tcp := build(t, ip4Layer(layers.IPProtocolTCP), &layers.TCP{SrcPort: 1, DstPort: 2, ACK: true}, gopacket.Payload(text))
@@ -22,9 +22,13 @@ func mixture(t testing.TB, n uint32) [][]byte {
 		sctp4(t, dataChunk(3, 1, 1, 1, 46, text), dataChunk(3, 2, 1, 2, 46, text)),
 		sctp4(t, dataChunk(2, 2*n+3, 1, 3, 46, text)), sctp4(t, dataChunk(1, 2*n+4, 1, 3, 46, text)),
 	}
-	packets = append(packets, fragments4(udp4(t, text), 256)...)
+	for _, f := range fragments4(udp4(t, text), 256) {
+		binary.BigEndian.PutUint16(f[4:], uint16(n))
+		packets = append(packets, f)
+	}
 	frames := [][]byte{framed(udp6(t, text), etherVLAN, etherIPv6)}
 	for _, f := range fragments6(udp6(t, text), 256) {
+		binary.BigEndian.PutUint32(f[44:], n)
 		frames = append(frames, framed(f, etherIPv6))
 	}
 	for _, p := range packets {

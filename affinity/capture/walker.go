@@ -26,6 +26,7 @@ type Walker struct {
 	src, dst  netip.Addr // addresses of the innermost IP header so far
 	tunnels   int        // number of tunnels around it
 	fragments table[datagramKey]
+	datagrams [64]datagram // see Walker.lastDatagram
 
 	// The rest of an SCTP packet.
 	chunks     []byte

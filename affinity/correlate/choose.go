@@ -136,11 +136,11 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 	named := x.session || x.tunnel || x.user
 	received := p != nil && p.lastIn >= 0
 	switch {
-	case n.radio && !c.continues(x, p, name): // an unanswered request may have been answered by a lost message
+	case n.radio && !c.continues(x, m, p, name): // an unanswered request may have been answered by a lost message
 		return
 	case p != nil && p.unanswered > 0 && (named || x.learned > 0):
 		x.reason, x.quality = Contained, 0.99
-	case (n.begins || n.renews) && !c.continues(x, p, name):
+	case (n.begins || n.renews) && !c.continues(x, m, p, name):
 		return
 	case received && (x.session || x.tunnel):
 		x.reason, x.quality = Session, 0.98
@@ -183,7 +183,7 @@ func (c *Correlator) judge(x *candidate, m *message.Message, name, from int32) {
 }
 
 // continues reports whether a message that usually begins a transaction continues this one.
-func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
+func (c *Correlator) continues(x *candidate, m *message.Message, sender *part, name int32) bool {
 	e, n := x.event, c.names.list[name]
 	switch {
 	case sender != nil && sender.challenged: // RFC 3261 section 22: the same registration, session ...
@@ -192,10 +192,37 @@ func (c *Correlator) continues(x *candidate, sender *part, name int32) bool {
 		return e.call && n.text != "REGISTER"
 	case n.renews && x.session: // within a dialog, or a hop that is not in the capture
 		return e.call || e.Unanswered > 0
+	case n.renews:
+		return x.user && sender != nil && c.isThirdParty(e, m, sender)
 	case n.begins && sender != nil && sender.lastIn >= 0: // TS 23.401 clauses 5.3.4.3 and 5.4.1
 		root, last := &e.Steps[0], &e.Steps[sender.lastIn]
-		return c.names.list[last.Name].pages || last.Name == name ||
+		return c.names.list[last.Name].pages || last.Name == name || c.isPiggybacked(e, m, sender) ||
 			root.To == sender.function && root.Name != name && c.names.list[root.Name].begins && root.Kind == message.Request
+	}
+	return false
+}
+
+// isThirdParty reports whether a function that has registered a user tells a function that does not
+// know of it yet: an S-CSCF sends each application server a REGISTER of its own (TS 24.229
+// clause 5.4.1.7).
+func (c *Correlator) isThirdParty(e *Event, m *message.Message, sender *part) bool {
+	const register = "REGISTER"
+	return m.Name == register && c.names.list[e.Steps[0].Name].text == register && sender.function != e.Initiator() && sender.answered &&
+		e.find(c.function(m.To)) == nil
+}
+
+// isPiggybacked reports whether a message came in one datagram with an answer of the
+// transaction, and so at the same time: a P-GW creates dedicated bearers at once with the
+// default one (TS 23.401 annex F).
+func (c *Correlator) isPiggybacked(e *Event, m *message.Message, sender *part) bool {
+	if m.Protocol != message.GTPv2 {
+		return false
+	}
+	to := c.function(m.To)
+	for i := len(e.Steps) - 1; i >= 0 && e.Steps[i].Time == m.Time; i-- {
+		if s := &e.Steps[i]; s.Kind == message.Answer && s.From == sender.function && s.To == to {
+			return true
+		}
 	}
 	return false
 }

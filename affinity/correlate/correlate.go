@@ -5,10 +5,10 @@
 //
 // A transaction begins with a message that no other message caused. If every request is
 // answered and no call is open, it ends after it was silent for Options.Linger; otherwise
-// after Options.Wait or Options.Session. A message belongs to a transaction if it answers
-// one of its messages, if it names one of its sessions, or if its sender has received a
-// message of the transaction that names the same user. The Correlator learns which
-// identifiers belong to the same user.
+// after Options.Wait, Options.Ring or Options.Session. A message belongs to a transaction
+// if it answers one of its messages, if it names one of its sessions, or if its sender has
+// received a message of the transaction that names the same user. The Correlator learns
+// which identifiers belong to the same user.
 package correlate
 
 import (
@@ -31,6 +31,9 @@ type Options struct {
 	// section 17.1.1.2, timer B). A record that names a dialog is Late for as long after
 	// the transactions of the dialog have ended.
 	Wait time.Duration
+	// Ring is how long a call that rings may be silent. Zero means 200 s: more than the 3
+	// minutes that a proxy waits after a provisional answer (RFC 3261 section 16.6, timer C).
+	Ring time.Duration
 	// Session is how long a call may be silent. Zero means 1 h.
 	Session time.Duration
 	// Explain is the ID of a message that Explanation explains. Zero: none.
@@ -41,6 +44,7 @@ func (o Options) withDefaults() Options {
 	o.MaxMemory = cmp.Or(o.MaxMemory, 256<<20)
 	o.Linger = cmp.Or(o.Linger, 2*time.Second)
 	o.Wait = cmp.Or(o.Wait, 40*time.Second)
+	o.Ring = cmp.Or(o.Ring, 200*time.Second)
 	o.Session = cmp.Or(o.Session, time.Hour)
 	return o
 }
@@ -232,6 +236,9 @@ func (c *Correlator) open(e *Event, at int32, n name) {
 	s := &e.Steps[at]
 	switch {
 	case s.Kind == message.Request:
+		if of := c.commandOf(e, at, n); of >= 0 {
+			c.settle(e, of)
+		}
 		e.Unanswered++
 		e.part(s.From).waiting++
 		p := e.part(s.To)
@@ -240,24 +247,46 @@ func (c *Correlator) open(e *Event, at int32, n name) {
 			c.occupy(e, s.To)
 		}
 		if n.bye {
-			e.call = false
+			e.call, e.rings = false, false
 		}
-	case s.Request >= 0 && !n.provisional && !e.Steps[s.Request].Answered:
-		r := &e.Steps[s.Request]
-		r.Answered = true
-		e.Unanswered--
-		if p := e.part(r.From); p.waiting > 0 {
-			p.waiting--
-		}
-		p := e.part(r.To)
-		p.unanswered--
-		if p.unanswered == 0 {
-			c.release(e, r.To)
-		}
+	case s.Request < 0 || e.Steps[s.Request].Answered:
+	case n.rings:
+		e.rings = true
+	case !n.provisional:
+		c.settle(e, s.Request)
 		if n.established {
 			e.call = true
 		}
 	}
+}
+
+// settle records that a request was answered.
+func (c *Correlator) settle(e *Event, request int32) {
+	r := &e.Steps[request]
+	r.Answered = true
+	e.Unanswered--
+	if p := e.part(r.From); p.waiting > 0 {
+		p.waiting--
+	}
+	p := e.part(r.To)
+	p.unanswered--
+	if p.unanswered == 0 {
+		c.release(e, r.To)
+	}
+}
+
+// commandOf returns the command that a request carries out, and so answers, or -1.
+func (c *Correlator) commandOf(e *Event, at int32, n name) int32 {
+	if !n.executes {
+		return -1
+	}
+	s := &e.Steps[at]
+	for k := at - 1; k >= 0; k-- {
+		if r := &e.Steps[k]; r.From == s.To && r.To == s.From && !r.Answered && c.names.list[r.Name].command {
+			return k
+		}
+	}
+	return -1
 }
 
 // occupy adds a transaction to the function's list of transactions with requests to answer.

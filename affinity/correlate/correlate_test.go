@@ -370,6 +370,33 @@ func TestRetransmissionsAreOneMessage(t *testing.T) {
 	}
 }
 
+// TestALostTransmissionWasOnItsWay has captures at both ends of a link. That at Sprout lacks the first
+// transmission of two messages: one was lost, the other one made Sprout send something.
+func TestALostTransmissionWasOnItsWay(t *testing.T) {
+	const lost, received = 1, 7 // from Bono to Sprout
+	traffic := &traffic{}
+	traffic.add(0, 1, register("u"))
+	for at, after := range map[int]time.Duration{lost: 500 * time.Microsecond, received: 1500 * time.Microsecond} {
+		again := traffic.messages[at]
+		again.ID, again.Kind, again.Answers = again.ID+900, message.Repeat, again.ID
+		again.Time += int64(after)
+		again.Arrived = again.Time + int64(200*time.Microsecond)
+		traffic.messages = append(traffic.messages, again)
+	}
+	traffic.sort()
+	traffic.score(New(Options{}, func(e *Event) {
+		if e.Repeats != 2 {
+			t.Errorf("got %d retransmissions, want 2", e.Repeats)
+		}
+		if s := e.Steps[lost]; time.Duration(s.Arrived-s.Time) != 700*time.Microsecond {
+			t.Errorf("the lost message arrived at %d, want 700 us after %d", s.Arrived, s.Time)
+		}
+		if s := e.Steps[received]; s.Arrived != 0 {
+			t.Errorf("the received message arrived at %d, want no time", s.Arrived)
+		}
+	}))
+}
+
 func TestPollsBelongToNoTransaction(t *testing.T) {
 	traffic := &traffic{}
 	for i := range 400 {

@@ -1,6 +1,7 @@
 package correlate
 
 import (
+	"time"
 	"unsafe"
 
 	"vitrine/affinity/message"
@@ -32,6 +33,7 @@ type Event struct {
 	anchored int8
 	several  bool // it has several users
 	call     bool // an INVITE was accepted, and no BYE was seen
+	rings    bool // a provisional answer to an INVITE was seen, and no BYE
 	touched  int64
 	state
 	prev, next *Event
@@ -99,11 +101,28 @@ func (e *Event) find(function int32) *part {
 // moment returns the moment at which a function has received a step last.
 func (e *Event) moment(step int32) moment { return moment{e.Steps[step].Name, e.Steps[0].Name} }
 
-// repeat counts a retransmission.
+// repeat counts a retransmission. If it is the first transmission that two places captured, those before
+// were lost between them, and the message was on the way since the first of them.
 func (e *Event) repeat(at int32, m *message.Message) {
+	s := &e.Steps[at]
 	e.Repeats++
-	e.Steps[at].Repeats++
-	e.End = max(e.End, m.Time)
+	s.Repeats++
+	if s.Arrived == 0 && m.Arrived > 0 && !e.reacted(at) {
+		s.Arrived = m.Arrived
+	}
+	e.End = max(e.End, m.Time, m.Arrived)
+}
+
+// reacted reports whether the receiver of a step has answered it, or sent anything since. Then the receiver
+// got the step, although only one place captured it.
+func (e *Event) reacted(at int32) bool {
+	s := &e.Steps[at]
+	for i := int(at) + 1; i < len(e.Steps); i++ {
+		if e.Steps[i].From == s.To {
+			return true
+		}
+	}
+	return s.Answered
 }
 
 func (e *Event) size() int {
@@ -117,6 +136,7 @@ type state int
 const (
 	quiet   state = iota // for nothing
 	waiting              // for an answer, or for credentials
+	ringing              // for the answer to a call that rings
 	calling              // for the end of a call
 	states  = iota
 )
@@ -126,6 +146,8 @@ func (e *Event) now() state {
 	switch {
 	case e.call:
 		return calling
+	case e.Unanswered > 0 && e.rings:
+		return ringing
 	case e.Unanswered > 0:
 		return waiting
 	}
@@ -174,7 +196,7 @@ func (c *Correlator) tick(m *message.Message) {
 	if m.SetBack {
 		c.last = m.Time
 	}
-	longest := max(c.options.Linger, c.options.Wait, c.options.Session) + 1
+	longest := max(c.options.Linger, c.options.Wait, c.options.Ring, c.options.Session) + 1
 	c.clock += min(max(m.Time-c.last, 0), int64(longest))
 	c.last = max(c.last, m.Time)
 }
@@ -190,8 +212,9 @@ func (c *Correlator) touch(e *Event) {
 // forgets the dialogs that have been over for long.
 func (c *Correlator) expire() {
 	c.ids.expire(c.clock - int64(c.options.Wait))
-	for i, patience := range [states]int64{int64(c.options.Linger), int64(c.options.Wait), int64(c.options.Session)} {
-		for l := &c.events[i]; !l.empty() && l.next.touched < c.clock-patience; {
+	o := &c.options
+	for i, patience := range [states]time.Duration{quiet: o.Linger, waiting: o.Wait, ringing: o.Ring, calling: o.Session} {
+		for l := &c.events[i]; !l.empty() && l.next.touched < c.clock-int64(patience); {
 			c.end(l.next)
 		}
 	}

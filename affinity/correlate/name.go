@@ -18,10 +18,13 @@ type name struct {
 	renews      bool   // like begins, but after a challenge it continues the transaction
 	challenge   bool   // it asks for credentials
 	provisional bool   // the final answer follows
+	rings       bool   // a call rings, or waits otherwise: the final answer may follow minutes later
 	established bool   // it accepts a call
 	bye         bool   // it ends a call
 	alive       bool   // it keeps a path alive
 	pages       bool   // its receiver reacts with a message that otherwise begins a transaction
+	command     bool   // a command of GTPv2: a request of its receiver answers it
+	executes    bool   // such a request
 }
 
 type nameKey struct {
@@ -55,6 +58,12 @@ func newName(p message.Protocol, text string) name {
 	plain := simplify(text)
 	n.pages, n.bearer, n.open = plain == "paging", plain == "createbearerrequest", plain == "reauthrequest"
 	n.alive = keepsAlive(plain)
+	switch plain { // TS 29.274 clause 7.6
+	case "modifybearercommand", "deletebearercommand", "bearerresourcecommand":
+		n.command = true
+	case "createbearerrequest", "updatebearerrequest", "deletebearerrequest":
+		n.executes = true
+	}
 	for _, begin := range radioBeginnings() {
 		n.begins = n.begins || strings.Contains(plain, begin)
 	}
@@ -72,6 +81,7 @@ func (n *name) sip(text string) {
 	status, method, _ := strings.Cut(text, " ")
 	if len(status) == 3 && status[0] >= '1' && status[0] <= '6' {
 		n.provisional = status[0] == '1'
+		n.rings = n.provisional && status != "100" && strings.HasPrefix(method, "INVITE")
 		n.challenge = status == "401" || status == "407" || status == "494" // RFC 3261 section 22, RFC 3329
 		n.established = status[0] == '2' && strings.HasPrefix(method, "INVITE")
 		return

@@ -42,9 +42,72 @@ func transactions(script []byte) (all []*correlate.Event) {
 // many messages it passed on.
 func TestOutsideInLongCaptures(t *testing.T) {
 	l := newLabels(listed{"192.0.2.1"})
-	l.begun[0], l.passed[0] = 1, 50_000_000 // 50 times as many do not fit 32 bits
+	l.ends[0], l.passed[0] = 1, 50_000_000 // 50 times as many do not fit 32 bits
 	if l.outside(0) {
-		t.Errorf("a function that began %d transactions and passed on %d messages is outside", l.begun[0], l.passed[0])
+		t.Errorf("a function that began %d transactions and passed on %d messages is outside", l.ends[0], l.passed[0])
+	}
+}
+
+// written has the names of functions and of messages.
+type written struct {
+	listed
+	messages []string
+}
+
+func (w written) Name(of int32) string { return w.messages[of] }
+
+// TestCalledPhonesAreOutside checks that a phone that only receives calls is outside, but no proxy, no application
+// server on its way, and no server whose further messages are not in the capture.
+func TestCalledPhonesAreOutside(t *testing.T) {
+	const (
+		caller, proxy, server, application, callee = 0, 1, 2, 3, 4
+		invite, ok, register                       = 0, 1, 2
+	)
+	n := written{listed{"10.45.0.2", "198.51.100.1", "198.51.100.2", "198.51.100.3", "10.45.0.17"}, []string{"INVITE", "200 INVITE", "REGISTER"}}
+	call := &correlate.Event{}
+	for i, way := range [][2]int32{{caller, proxy}, {proxy, server}, {server, application}, {application, server}, {server, proxy}, {proxy, callee}} {
+		call.Steps = append(call.Steps, correlate.Step{From: way[0], To: way[1], Name: invite, Protocol: message.SIP, Request: -1, Cause: int32(i) - 1})
+	}
+	call.Steps = append(call.Steps, correlate.Step{From: callee, To: proxy, Name: ok, Protocol: message.SIP, Kind: message.Answer, Request: 5, Cause: 5})
+	l := newLabels(n)
+	l.learn(call)
+	for function, name := range n.listed {
+		if got, want := l.outside(int32(function)), function == caller || function == callee; got != want {
+			t.Errorf("%s is outside: got %t, want %t", name, got, want)
+		}
+	}
+	var v view
+	v.set(call, &l, n)
+	if label := v.local[callee]; l.list[label] != "UE-2" || !l.isOutside(label) {
+		t.Errorf("the callee is %s, outside %t, want UE-2, outside", l.list[label], l.isOutside(label))
+	}
+	l.learn(&correlate.Event{Steps: []correlate.Step{{From: proxy, To: callee, Name: register, Protocol: message.SIP, Request: -1, Cause: -1}}})
+	if l.outside(callee) {
+		t.Error("a function that receives a REGISTER is outside")
+	}
+	n.listed[callee] = "Announcements"
+	l = newLabels(n)
+	l.learn(call)
+	if l.outside(callee) {
+		t.Error("an application server with a name is outside")
+	}
+}
+
+// TestTheTargetOfAHandoverIsOutside: it begins no transaction, and the MME passes on messages.
+func TestTheTargetOfAHandoverIsOutside(t *testing.T) {
+	const source, mme, target = 0, 1, 2
+	n := written{listed{"192.0.2.1", "MME", "192.0.2.2"}, []string{"Handover Required", "Handover Request", "Handover Request Acknowledge", "Handover Command"}}
+	l := newLabels(n)
+	l.learn(&correlate.Event{Steps: []correlate.Step{
+		{From: source, To: mme, Name: 0, Protocol: message.S1AP, Request: -1, Cause: -1},
+		{From: mme, To: target, Name: 1, Protocol: message.S1AP, Request: -1, Cause: 0},
+		{From: target, To: mme, Name: 2, Protocol: message.S1AP, Kind: message.Answer, Request: 1, Cause: 1},
+		{From: mme, To: source, Name: 3, Protocol: message.S1AP, Kind: message.Answer, Request: 0, Cause: 2},
+	}})
+	for function, name := range n.listed {
+		if got, want := l.outside(int32(function)), function != mme; got != want {
+			t.Errorf("%s is outside: got %t, want %t", name, got, want)
+		}
 	}
 }
 
@@ -84,7 +147,7 @@ func FuzzLabels(f *testing.F) {
 				case !outside && text != name:
 					t.Errorf("%s has the name %s", name, text)
 				case outside && (numeric(text) || !l.isOutside(label)):
-					t.Errorf("%s, which only begins transactions, has the name %s", name, text)
+					t.Errorf("%s, at which transactions only begin or end, has the name %s", name, text)
 				}
 			}
 		}

@@ -59,7 +59,7 @@ type Function struct {
 	Absorbs  float64 `json:"absorbs" jsonschema:"required"`                // Retransmissions that it received and did not pass on.
 	Time     float64 `json:"time_mean_ms" jsonschema:"required"`           // On the critical path of the most frequent course.
 	Share    float64 `json:"share_of_path" jsonschema:"required"`          // Of the mean duration of that path, 0 to 1.
-	Outside  bool    `json:"outside,omitempty" jsonschema:"default=false"` // It only begins transactions: a UE, an eNodeB, a client.
+	Outside  bool    `json:"outside,omitempty" jsonschema:"default=false"` // Transactions only begin or end at it: a UE, an eNodeB, a client.
 }
 
 // A Hop is the time of a message and of its answer between two functions.

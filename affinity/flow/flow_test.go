@@ -67,7 +67,7 @@ func TestATypeIsNamedAfterItsFileByDefault(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
+func TestErrorsNameThePlaceAndTheRemedy(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "x.flow: no message: want a line for each message",
 		"\nA B: x":                           `x.flow:2:1: "A B" begins no line: allowed: title,`,

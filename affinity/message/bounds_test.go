@@ -2,10 +2,12 @@ package message
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"vitrine/affinity/capture"
 	"vitrine/wire/gtpc"
 )
 
@@ -196,6 +198,44 @@ func TestRefusedDecoderLeavesNoSlot(t *testing.T) {
 	r.drain()
 	if r.hold.open != 0 || handled != 1 {
 		t.Errorf("%d slots are still in use, %d messages were delivered, want 0 and 1", r.hold.open, handled)
+	}
+}
+
+// TestUserTrafficLeavesRoomForFunctions: what 70,000 UEs ask name servers through tunnels must not take the
+// places of functions that send messages later.
+func TestUserTrafficLeavesRoomForFunctions(t *testing.T) {
+	names := map[string]string{"192.0.2.2": "P-CSCF", "192.0.2.9": "S-CSCF"}
+	var got []string
+	r := newReading(Options{Name: func(text string) string { return names[text] }}, func(m *Message) error {
+		got = append(got, m.From+" > "+m.To)
+		return nil
+	})
+	address := func(n int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 40000)
+	}
+	at := start
+	send := func(src, dst netip.AddrPort, payload []byte) {
+		at += 1000
+		r.packet(&capture.Packet{Time: at, Transport: capture.UDP, Src: src, Dst: dst, Payload: payload})
+	}
+	const users = 70_000
+	for n := range users {
+		send(address(n), end("198.51.100.1:53"), []byte("question"))
+	}
+	send(ue, proxy, sipRequest("REGISTER", "a", 1))
+	send(address(40_000), proxy, sipRequest("REGISTER", "b", 2)) // one of those without a place
+	for n := range maxFunctions {
+		r.functions.of(address(users+n), false, 0, maxFunctions) // until all places are taken
+	}
+	send(end("203.0.113.1:5060"), proxy, sipRequest("REGISTER", "c", 3))
+	send(proxy, end("192.0.2.9:5060"), sipRequest("REGISTER", "c", 4))
+	r.drain()
+	want := []string{"192.0.2.1 > P-CSCF", "10.0.156.64 > P-CSCF", "others > P-CSCF", "P-CSCF > S-CSCF"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got messages %q, want %q", got, want)
+	}
+	if s := r.summarise(nil); s.GivenUp.Functions != 1 || len(s.Functions) != 5 {
+		t.Errorf("got %d messages from or to others, functions %+v", s.GivenUp.Functions, s.Functions)
 	}
 }
 

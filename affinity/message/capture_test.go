@@ -3,6 +3,7 @@ package message
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -59,8 +60,29 @@ func two(t *testing.T, n int, forth, back, ahead time.Duration, drift float64) (
 	return files
 }
 
-// checkDelays checks that each message was captured twice, with its delay.
-func checkDelays(t *testing.T, files [2]string, n int, forth, back, within time.Duration) *Summary {
+// doubled writes a capture that has each packet of another one twice, as a mirror port of both directions
+// gives them.
+func doubled(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built(t, func(f *capturetest.File) {
+		const header, record = 24, 16
+		le := binary.LittleEndian
+		for rest := content[header:]; len(rest) > 0; {
+			at := int64(le.Uint32(rest))*1e9 + int64(le.Uint32(rest[4:]))
+			end := record + int(le.Uint32(rest[8:]))
+			f.Add(at, rest[record:end])
+			f.Add(at+1000, rest[record:end])
+			rest = rest[end:]
+		}
+	})
+}
+
+// checkDelays checks that both files have each message, with its delay, and how many packets are copies.
+func checkDelays(t *testing.T, files [2]string, n, copies int, forth, back, within time.Duration) *Summary {
 	t.Helper()
 	got := 0
 	s, err := Read(context.Background(), files[:], Options{}, func(m *Message) error {
@@ -80,8 +102,8 @@ func checkDelays(t *testing.T, files [2]string, n int, forth, back, within time.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != 2*n || s.Copies != uint64(2*n) {
-		t.Errorf("got %d messages and %d copies, want %d of each", got, s.Copies, 2*n)
+	if got != 2*n || s.Copies != uint64(copies) {
+		t.Errorf("got %d messages and %d copies, want %d and %d", got, s.Copies, 2*n, copies)
 	}
 	return s
 }
@@ -90,14 +112,15 @@ func checkDelays(t *testing.T, files [2]string, n int, forth, back, within time.
 // direction only.
 func TestDelayBetweenTwoPlaces(t *testing.T) {
 	for _, d := range [][2]time.Duration{{5 * time.Millisecond, 5 * time.Millisecond}, {5 * time.Millisecond, 100 * time.Microsecond}} {
-		s := checkDelays(t, two(t, 50, d[0], d[1], 0, 0), 50, d[0], d[1], 0)
+		s := checkDelays(t, two(t, 50, d[0], d[1], 0, 0), 50, 100, d[0], d[1], 0)
 		if s.Clocks[1].Corrected {
 			t.Errorf("a correct clock was corrected: %+v", s.Clocks[1])
 		}
 	}
 }
 
-// TestClockThatIsAheadIsCorrected checks offsets beyond the window of copies, and drift.
+// TestClockThatIsAheadIsCorrected checks offsets beyond the window of copies, and drift. It does so also if
+// one of the files has each packet twice.
 func TestClockThatIsAheadIsCorrected(t *testing.T) {
 	for _, c := range []struct {
 		ahead time.Duration
@@ -105,10 +128,17 @@ func TestClockThatIsAheadIsCorrected(t *testing.T) {
 		n     int
 	}{{300 * time.Millisecond, 0, 50}, {-300 * time.Millisecond, 0, 50}, {3 * time.Hour, 0, 50}, {300 * time.Millisecond, 50e-6, 2000}} {
 		const delay = 2 * time.Millisecond
-		s := checkDelays(t, two(t, c.n, delay, delay, c.ahead, c.drift), c.n, delay, delay, 200*time.Microsecond)
-		k := s.Clocks[1]
-		if !k.Corrected || math.Abs(k.Offset-c.ahead.Seconds()) > 0.004 || math.Abs(k.Drift-c.drift*1e6) > 2 || k.Residual > 0.001 {
-			t.Errorf("clock ahead by %v, drift %v: got %+v", c.ahead, c.drift, k)
+		files := two(t, c.n, delay, delay, c.ahead, c.drift)
+		for twice := range 3 {
+			these, copies := files, 2*c.n
+			if twice < len(files) {
+				these[twice] = doubled(t, files[twice])
+				copies *= 2
+			}
+			k := checkDelays(t, these, c.n, copies, delay, delay, 200*time.Microsecond).Clocks[1]
+			if !k.Corrected || math.Abs(k.Offset-c.ahead.Seconds()) > 0.004 || math.Abs(k.Drift-c.drift*1e6) > 2 || k.Residual > 0.001 {
+				t.Errorf("clock ahead by %v, drift %v, file %d has packets twice: got %+v", c.ahead, c.drift, twice, k)
+			}
 		}
 	}
 }
@@ -173,8 +203,9 @@ func TestSamplesAreBounded(t *testing.T) {
 	}
 }
 
-// TestPacketsTwiceAreRepeats checks a capture that has every second packet twice.
-func TestPacketsTwiceAreRepeats(t *testing.T) {
+// TestPacketsTwiceAreCopies checks a capture that has every second packet twice, as a mirror port of both
+// directions gives them. They are no retransmissions.
+func TestPacketsTwiceAreCopies(t *testing.T) {
 	file := built(t, func(f *capturetest.File) {
 		i := 0
 		registrations(20, func(at int64, frame []byte, _ bool) {
@@ -185,8 +216,8 @@ func TestPacketsTwiceAreRepeats(t *testing.T) {
 		})
 	})
 	_, s := read(t, Options{}, file)
-	if n := s.Protocols[0]; n.Requests != 20 || n.Answers != 20 || n.Repeats != 20 || n.Orphans != 0 {
-		t.Errorf("got counts %+v", n)
+	if n := s.Protocols[0]; n.Requests != 20 || n.Answers != 20 || n.Repeats != 0 || n.Orphans != 0 || s.Copies != 20 {
+		t.Errorf("got counts %+v, %d copies", n, s.Copies)
 	}
 }
 

@@ -113,14 +113,16 @@ func findClocks(ctx context.Context, files []string) (clocks, error) {
 // other one, so the time grows with the number of files and with that of all samples.
 func samplesOf(files int) int { return min(samples, allSamples/files) }
 
-// takeSamples returns the samples of a file, at most number. A damaged file gives the samples before
-// the damage.
+// takeSamples returns the samples of a file, at most number. Of a packet that the file has several times
+// within the window, such as at several interfaces, it takes the first. A damaged file gives the samples
+// before the damage.
 func takeSamples(ctx context.Context, name string, number int) ([]sample, error) {
 	source, err := capture.Open([]string{name}, capture.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close() // opened read-only
+	finder := capture.NewFinder(window, samples)
 	const often = 1 << 12
 	var kept []sample
 	most := uint64(math.MaxUint64)
@@ -133,7 +135,7 @@ func takeSamples(ctx context.Context, name string, number int) ([]sample, error)
 			continue
 		}
 		hash := p.Identity()
-		if hash > most {
+		if hash > most || finder.Find(p).Kind != capture.New { // not a sample, or seen before at any interface
 			continue
 		}
 		a, b := p.Src.Addr(), p.Dst.Addr()
@@ -172,7 +174,7 @@ func matches(reference, other []sample) []match {
 			j++
 		default:
 			ni, nj := run(reference, i), run(other, j)
-			if ni == 1 && nj == 1 { // retransmissions have equal hashes
+			if ni == 1 && nj == 1 { // later retransmissions have equal hashes
 				found = append(found, match{at: a.at, ahead: b.at - a.at, pair: a.pair, back: a.back})
 			}
 			i, j = i+ni, j+nj

@@ -46,7 +46,7 @@ func (e *edges) datagram(r *reading, o *origin, t capture.Transport, n int) {
 	if !forth {
 		client, server = o.dst, o.src
 	}
-	edge := e.of(r.functions.of(client, false, 0), r.functions.of(server, true, 1), t, server.Port())
+	edge := e.of(r.functions.of(client, false, 0, maxStrangers), r.functions.of(server, true, 1, maxStrangers), t, server.Port())
 	if edge == nil {
 		e.dropped++
 		return
@@ -74,7 +74,7 @@ func (e *edges) answers(r *reading, o *origin, t capture.Transport) bool {
 	case o.src.Port() != o.dst.Port():
 		return serves(o.src, o.dst)
 	}
-	_, known := e.all[edgeKey{r.functions.of(o.dst, false, 1), r.functions.of(o.src, true, 0), t, o.src.Port()}]
+	_, known := e.all[edgeKey{r.functions.of(o.dst, false, 1, maxStrangers), r.functions.of(o.src, true, 0, maxStrangers), t, o.src.Port()}]
 	return known
 }
 

@@ -22,7 +22,12 @@ type exchange struct {
 	name    string
 	answers [3]answer // the last ones
 	count   uint32    // of answers
+	rings   uint8     // further timeouts to keep it for, because it got a provisional answer
 }
+
+// ringing is how many timeouts more than other requests one with a provisional answer is kept
+// for. A call may ring for minutes (RFC 3261 section 16.6, timer C).
+const ringing = 3
 
 type answer struct{ id, hash uint64 }
 
@@ -42,6 +47,7 @@ const (
 	alone  part = iota // it is in no exchange
 	opens              // a request
 	closes             // an answer
+	rings              // a provisional answer: the final one may come minutes later
 	only               // the only answer: the exchange is over
 )
 
@@ -57,7 +63,7 @@ func (x *exchanges) settle(s *slot) (request string) {
 			return ""
 		}
 		x.put(s.key, exchange{id: m.ID, at: m.Time, hash: s.hash, name: m.Name})
-	case closes, only:
+	case closes, rings, only:
 		key := s.key
 		e, ok := x.open[key]
 		if !ok && s.other != 0 {
@@ -67,9 +73,14 @@ func (x *exchanges) settle(s *slot) (request string) {
 		if !ok {
 			return ""
 		}
+		e.rings = min(e.rings, 1) // the final answer may be sent again
+		if s.part == rings {
+			e.rings = ringing
+		}
 		for _, a := range e.answers[:min(e.count, uint32(len(e.answers)))] {
 			if s.hash != 0 && a.hash == s.hash {
 				m.Kind, m.Answers = Repeat, a.id
+				x.open[key] = e
 				return e.name
 			}
 		}
@@ -104,11 +115,19 @@ func (x *exchanges) expire(now int64) {
 	}
 }
 
-// forget removes the oldest request, unless a newer one has taken over its key.
+// forget removes the oldest request, unless a newer one has taken over its key. Without need
+// of room, it keeps a request that rings for another timeout.
 func (x *exchanges) forget(early bool) {
 	oldest := x.order.Pop()
 	e, ok := x.open[oldest.key]
 	if !ok || e.at != oldest.at {
+		return
+	}
+	if e.rings > 0 && !early {
+		e.rings--
+		e.at += x.timeout
+		x.open[oldest.key] = e
+		x.order.Push(opening{oldest.key, e.at})
 		return
 	}
 	if early && e.count == 0 {

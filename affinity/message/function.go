@@ -6,10 +6,15 @@ import (
 	"strings"
 )
 
-// maxFunctions bounds the number of named functions.
-const maxFunctions = 1 << 16
+// The bounds on the number of functions. Those that Options.Name names are always made.
+const (
+	maxFunctions = 1 << 16
+	// maxStrangers is how many there may be for traffic in unknown protocols to make another one, so that
+	// user traffic leaves room for functions that send messages.
+	maxStrangers = maxFunctions / 2
+)
 
-// others is the function of all addresses beyond maxFunctions.
+// others is the name of the function of all addresses beyond these bounds.
 const others = "others"
 
 // A Function is who sends and receives messages.
@@ -28,6 +33,8 @@ type functions struct {
 	ports  map[netip.AddrPort]*Function
 	shared map[netip.Addr]bool // several functions have the address
 	named  map[string]*Function
+	rest   Function    // of the addresses beyond the bounds
+	given  uint64      // messages from or to rest
 	last   [2]struct { // the last results of of, by its i
 		addr netip.Addr
 		f    *Function
@@ -38,6 +45,7 @@ func (f *functions) init(name, hide func(string) string) {
 	f.name, f.hide = name, hide
 	f.plain, f.ports = map[netip.Addr]*Function{}, map[netip.AddrPort]*Function{}
 	f.shared, f.named = map[netip.Addr]bool{}, map[string]*Function{}
+	f.rest.Name = others
 }
 
 // share records that an address sends to itself, so it has several functions.
@@ -48,12 +56,12 @@ func (f *functions) share(a netip.Addr) {
 	}
 }
 
-// of returns the function at an address. port says that the function receives requests at
-// the port, so the port can distinguish functions of one address. i selects a cache of the
-// last result.
-func (f *functions) of(a netip.AddrPort, port bool, i int) *Function {
+// of returns the function at an address, and makes it if there are fewer than most functions. port says that
+// the function receives requests at the port, so the port can distinguish functions of one address. i selects
+// a cache of the last result.
+func (f *functions) of(a netip.AddrPort, port bool, i, most int) *Function {
 	if port && (f.name != nil || len(f.shared) > 0 || a.Addr().IsLoopback()) {
-		if found := f.at(a); found != nil {
+		if found := f.at(a, most); found != nil {
 			return found
 		}
 	}
@@ -62,19 +70,21 @@ func (f *functions) of(a netip.AddrPort, port bool, i int) *Function {
 		return last.f
 	}
 	found := f.plain[addr]
-	if found == nil {
-		found = f.make(addr.Unmap().String())
-		if len(f.plain) < maxFunctions {
+	if known := found != nil; !known || found == &f.rest && len(f.named) < most {
+		found = f.make(addr.Unmap().String(), most)
+		if known || len(f.plain) < maxFunctions {
 			f.plain[addr] = found
 		}
 	}
-	f.last[i].addr, f.last[i].f = addr, found
+	if found != &f.rest { // the next message may make a function
+		f.last[i].addr, f.last[i].f = addr, found
+	}
 	return found
 }
 
 // at returns the function at an address and port, or nil if the address alone determines
 // it.
-func (f *functions) at(a netip.AddrPort) *Function {
+func (f *functions) at(a netip.AddrPort, most int) *Function {
 	split := a.Addr().IsLoopback() || f.shared[a.Addr()]
 	if !split && f.name == nil {
 		return nil
@@ -85,17 +95,17 @@ func (f *functions) at(a netip.AddrPort) *Function {
 	}
 	text := netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
 	if split || f.name(text) != "" {
-		found = f.make(text)
+		found = f.make(text, most)
 	}
-	if len(f.ports) < maxFunctions {
+	if found != &f.rest && len(f.ports) < maxFunctions {
 		f.ports[a] = found
 	}
 	return found
 }
 
 // make returns the function with the default name text. Options.Name or Options.Hide may
-// replace the name.
-func (f *functions) make(text string) *Function {
+// replace the name. If there are most functions, it makes only those that Options.Name names.
+func (f *functions) make(text string, most int) *Function {
 	name := ""
 	if f.name != nil {
 		name = f.name(text)
@@ -109,11 +119,8 @@ func (f *functions) make(text string) *Function {
 	if found := f.named[text]; found != nil {
 		return found
 	}
-	if len(f.named) >= maxFunctions {
-		text = others
-		if found := f.named[text]; found != nil {
-			return found
-		}
+	if name == "" && len(f.named) >= most {
+		return &f.rest
 	}
 	found := &Function{Name: text}
 	f.named[text] = found
@@ -128,6 +135,9 @@ func (f *functions) list() []Function {
 		if one.Sent+one.Received > 0 {
 			all = append(all, *one)
 		}
+	}
+	if f.rest.Sent+f.rest.Received > 0 {
+		all = append(all, f.rest)
 	}
 	slices.SortFunc(all, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
 	return all

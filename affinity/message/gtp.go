@@ -1,9 +1,11 @@
 package message
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"vitrine/wire/gtpc"
+	"vitrine/wire/identity"
 )
 
 // gtpRequests maps the type of an answer to the type of its request. Failure indications
@@ -108,6 +110,10 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 			s.tbcd(IMSI, e.Value)
 		case gtpc.MSISDN:
 			s.tbcd(MSISDN, e.Value)
+		case gtpc.GUTI: // PLMN, MME group, MME code, M-TMSI (TS 29.274 clause 8.47)
+			if v := e.Value; len(v) >= 10 {
+				s.guti(identity.STMSI{Code: v[5], TMSI: binary.BigEndian.Uint32(v[6:])})
+			}
 		case gtpc.FTEID:
 			if f, ok := gtpc.ParseFTEID(e.Value); ok {
 				s.tunnel(f.V4, f.TEID, userPlane(f.Interface))
@@ -126,8 +132,8 @@ func (r *reading) gtpElements(s *slot, e gtpc.Elements, depth int) error {
 			if depth == 0 {
 				r.gtpCause(s, e.Value)
 			}
-		case gtpc.BearerContext:
-			if depth == 0 {
+		case gtpc.PDNConnection, gtpc.BearerContext:
+			if depth < 2 { // a PDN connection has bearer contexts
 				if err := r.gtpElements(s, gtpc.Group(e.Value), depth+1); err != nil {
 					return err
 				}

@@ -2,11 +2,13 @@ package message
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
 	"vitrine/internal/capturetest"
 	"vitrine/wire/gtpc"
+	"vitrine/wire/identity"
 	"vitrine/wire/ngap"
 	"vitrine/wire/s1ap"
 )
@@ -113,5 +115,55 @@ func TestNamesOfNASMessages(t *testing.T) {
 			t.Fatalf("%s: got %d messages", name, len(lines))
 		}
 		expect(t, lines, fmt.Sprintf("S1AP notice %q", want))
+	}
+}
+
+// TestAnMMEAsksAnotherForAUser: a tracking area update or handover goes to another MME (TS 29.274 clauses
+// 7.3.1, 7.3.5 and 7.3.6). It names the user as NAS does, and learns the tunnels of its connections.
+func TestAnMMEAsksAnotherForAUser(t *testing.T) {
+	var nas slot
+	nas.guti(identity.STMSI{Code: 0x56, TMSI: 0xa0b1c2d3})
+	request := gtpc.AppendElement(gtpc.AppendHeader(nil, gtpc.ContextRequest, 0, 7), gtpc.GUTI, 0,
+		0x00, 0xf1, 0x10, 0x12, 0x34, 0x56, 0xa0, 0xb1, 0xc2, 0xd3) // PLMN 001-01, group 0x1234
+	tunnel := func(b []byte, i gtpc.Interface, teid uint32) []byte {
+		return gtpc.AppendFTEID(b, 0, gtpc.Endpoint{Interface: i, TEID: teid, V4: netip.MustParseAddr("198.51.100.4")})
+	}
+	for _, answer := range []gtpc.Type{gtpc.ContextResponse, gtpc.ForwardRelocationRequest} {
+		answered := gtpc.AppendHeader(nil, answer, 5, 7)
+		connection := len(answered)
+		answered = tunnel(gtpc.BeginGroup(answered, gtpc.PDNConnection, 0), gtpc.S5PGW, 0x43)
+		bearer := len(answered)
+		answered = tunnel(gtpc.BeginGroup(answered, gtpc.BearerContext, 0), gtpc.S1USGW, 0x44)
+		answered = gtpc.EndGroup(gtpc.EndGroup(answered, bearer), connection)
+		found := hashes(t, built(t, func(f *capturetest.File) {
+			var b capturetest.Frames
+			one, other := end("192.0.2.7:2123"), end("192.0.2.8:2123")
+			f.Add(start, b.UDP(one, other, gtpc.End(request, 0)))
+			f.Add(start+1e6, b.UDP(other, one, gtpc.End(answered, 0)))
+		}))
+		if want := nas.m.Identifiers[0].Hash; found["GUTI 56-a0b1c2d3"] != want {
+			t.Errorf("the user is not the one of NAS: %v", found)
+		}
+		if found["TEID 0x43"] == 0 || found["TEID 0x44"] == 0 {
+			t.Errorf("%s: the tunnels of P-GW and S-GW are missing: %v", gtpNames[answer], found)
+		}
+	}
+}
+
+// TestNGAPNamesNoUser: the summary warns if a capture also has HTTP/2, with which a 5G core works for users.
+func TestNGAPNamesNoUser(t *testing.T) {
+	both := []Count{{Protocol: HTTP2.String(), Messages: 30}, {Protocol: NGAP.String(), Messages: 7}}
+	for _, c := range []struct {
+		protocols []Count
+		want      uint64
+	}{{both, 7}, {both[:1], 0}, {both[1:], 0}} {
+		s := Summary{Protocols: c.protocols}
+		counted := uint64(0)
+		for _, g := range s.Gaps() {
+			counted += g.Count
+		}
+		if counted != c.want {
+			t.Errorf("of %+v %d messages need care, want %d", c.protocols, counted, c.want)
+		}
 	}
 }

@@ -162,9 +162,13 @@ func (r *reading) take(p *capture.Packet) {
 	if p.Transport == capture.SCTP {
 		src, dst = r.firstPath(p)
 	}
-	if seen.Kind == capture.Copy {
+	switch seen.Kind {
+	case capture.Copy:
 		r.copies++
 		r.hold.arrived(src, dst, p.Time-int64(seen.Delay), p.Time)
+		return
+	case capture.Duplicate:
+		r.copies++
 		return
 	}
 	if p.Src.Addr() == p.Dst.Addr() {
@@ -194,7 +198,7 @@ func (r *reading) slot(o *origin, p Protocol) *slot {
 	s := r.hold.take()
 	m := &s.m
 	m.Time, m.Where, m.Src, m.Dst, m.Protocol = o.at, o.where, o.src, o.dst, p
-	s.from, s.to = r.functions.of(o.src, o.ports[0], 0), r.functions.of(o.dst, o.ports[1], 1)
+	s.from, s.to = r.functions.of(o.src, o.ports[0], 0, maxFunctions), r.functions.of(o.dst, o.ports[1], 1, maxFunctions)
 	m.From, m.To = s.from.Name, s.to.Name
 	s.hash = o.hash
 	return s
@@ -230,6 +234,9 @@ func (r *reading) deliver(s *slot) {
 		m.Name = r.answerName(s.status, request)
 	}
 	r.counts.add(m)
+	if rest := &r.functions.rest; s.from == rest || s.to == rest {
+		r.functions.given++
+	}
 	if m.Kind != Repeat {
 		s.from.Sent++
 		s.to.Received++
@@ -261,6 +268,7 @@ func (r *reading) summarise(c *capture.Counts) *Summary {
 	if c != nil {
 		s.Captures = *c
 	}
-	s.GivenUp = GivenUp{Requests: r.exchanges.given, Copies: r.finder.GivenUp(), Hurried: r.hold.hurried, Streams: r.tcp.given, Edges: r.edges.dropped}
+	s.GivenUp = GivenUp{Requests: r.exchanges.given, Copies: r.finder.GivenUp(), Hurried: r.hold.hurried, Streams: r.tcp.given,
+		Edges: r.edges.dropped, Functions: r.functions.given}
 	return s
 }

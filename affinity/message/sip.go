@@ -62,6 +62,9 @@ func (r *reading) sip(o *origin, m *sip.Message, size int) {
 	} else {
 		s.m.Kind = Answer
 		s.m.Name = r.answerName(m.Status, method)
+		if m.Status > 100 && m.Status < 200 {
+			s.part = rings
+		}
 		if m.Status >= 300 {
 			s.m.Cause = r.code(m.Status)
 		}

@@ -24,7 +24,8 @@ type Options struct {
 	// disables it.
 	Progress func(bytes uint64)
 	// Repeated is the longest time between a request and its retransmission, and
-	// between a request and its answer. Zero means 64 s, which is twice SIP's.
+	// between a request and its answer. Zero means 64 s, which is twice SIP's. A request
+	// with a provisional answer waits four times as long.
 	Repeated time.Duration
 }
 
@@ -49,7 +50,7 @@ type Summary struct {
 	Begin    int64  `json:"begin"` // ns since 1970: first packet
 	End      int64  `json:"end"`   // ns since 1970: last packet
 	Messages uint64 `json:"messages"`
-	Copies   uint64 `json:"copies"` // packets that were captured at another place before
+	Copies   uint64 `json:"copies"` // packets that were captured before, at another place or at the same one
 	// Disordered counts packets that are more than 50 ms out of order. Their copies may
 	// count twice, and answers may precede their requests. The tool reordercap sorts a file.
 	Disordered uint64         `json:"disordered"`
@@ -91,11 +92,12 @@ type Edge struct {
 
 // GivenUp counts what was dropped to stay within Options.MaxMemory.
 type GivenUp struct {
-	Requests uint64 `json:"requests"` // forgotten before an answer
-	Copies   uint64 `json:"copies"`   // packets whose copies could not be found any more
-	Hurried  uint64 `json:"hurried"`  // messages delivered before their copies came
-	Streams  uint64 `json:"streams"`  // pieces of TCP connections that were not read
-	Edges    uint64 `json:"edges"`    // packets of unknown protocols that count for no edge
+	Requests  uint64 `json:"requests"`  // forgotten before an answer
+	Copies    uint64 `json:"copies"`    // packets whose copies could not be found any more
+	Hurried   uint64 `json:"hurried"`   // messages delivered before their copies came
+	Streams   uint64 `json:"streams"`   // pieces of TCP connections that were not read
+	Edges     uint64 `json:"edges"`     // packets of unknown protocols that count for no edge
+	Functions uint64 `json:"functions"` // messages from or to functions that count as one, others
 }
 
 // counts is the running state of a Summary's counts.

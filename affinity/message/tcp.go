@@ -219,7 +219,7 @@ func (r *reading) countEdge(c *conn) {
 	}
 	client := r.clientOf(c)
 	x := &c.halves[client]
-	edge := r.edges.of(r.functions.of(x.src, false, 0), r.functions.of(x.dst, true, 1), capture.TCP, x.dst.Port())
+	edge := r.edges.of(r.functions.of(x.src, false, 0, maxStrangers), r.functions.of(x.dst, true, 1, maxStrangers), capture.TCP, x.dst.Port())
 	if edge == nil {
 		r.edges.dropped += c.packets
 	} else {

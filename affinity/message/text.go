@@ -80,6 +80,15 @@ type Gap struct {
 	Count uint64
 }
 
+// messagesOf returns the number of messages of a protocol.
+func (s *Summary) messagesOf(p Protocol) uint64 {
+	at := slices.IndexFunc(s.Protocols, func(c Count) bool { return c.Protocol == p.String() })
+	if at < 0 {
+		return 0
+	}
+	return s.Protocols[at].Messages
+}
+
 // Gaps counts the messages that were not understood, and those that were dropped for lack of memory.
 func (s *Summary) Gaps() []Gap {
 	var all []Gap
@@ -89,7 +98,10 @@ func (s *Summary) Gaps() []Gap {
 		}
 	}
 	c, l := &s.Captures, &s.Streams.Lost
-	all = append(all, Gap{"packets of one message captured at several places", s.Copies}, Gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
+	if s.messagesOf(HTTP2) > 0 {
+		all = append(all, Gap{"messages of NGAP, which name no user: most messages of the 5G core over HTTP/2 are in transactions of their own", s.messagesOf(NGAP)})
+	}
+	all = append(all, Gap{"packets captured more than once", s.Copies}, Gap{"frames that the kernel dropped, because they were read too slowly", c.Lost},
 		Gap{"frames more than 1 s earlier than the one before: a clock was set back", c.SetBack},
 		Gap{"packets more than 50 ms out of order: sort each file with reordercap", s.Disordered},
 		Gap{"malformed frames", c.Malformed}, Gap{"frames that are not IP", c.NotIP},
@@ -98,7 +110,8 @@ func (s *Summary) Gaps() []Gap {
 		Gap{"IP fragments without the rest", c.IP.Expired}, Gap{"SCTP messages that lack a fragment", c.Messages.Expired}, Gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
 		Gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, Gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},
 		Gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, Gap{"for memory: pieces of connections", s.GivenUp.Streams + s.Streams.Evicted},
-		Gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges})
+		Gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges},
+		Gap{"for memory: messages from or to functions that count as one, others", s.GivenUp.Functions})
 	for _, link := range slices.Sorted(maps.Keys(c.Unknown)) {
 		all = append(all, Gap{"frames of link type " + link.String(), c.Unknown[link]})
 	}

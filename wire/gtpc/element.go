@@ -30,7 +30,9 @@ const (
 	BearerContext  Element = 93
 	ChargingID     Element = 94
 	PDNType        Element = 99
+	PDNConnection  Element = 109
 	UETimeZone     Element = 114
+	GUTI           Element = 117
 	APNRestriction Element = 127
 	SelectionMode  Element = 128
 	FQCSID         Element = 132
