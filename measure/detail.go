@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,8 @@ func (s *site) measureStream(ctx context.Context, run uint32, x stream) (sentStr
 	return out, err
 }
 
-// startSoaker starts a soaker on the receiver's CPU and returns the file of its progress.
+// startSoaker starts a soaker on the receiver's CPU and returns the file of its progress. The file is
+// in the sender's folder, because a sender in a container sees no other folder of the host.
 func (s *site) startSoaker(ctx context.Context) (string, error) {
 	const name = "soaker-1"
 	if s.soaker == nil {
@@ -65,7 +67,7 @@ func (s *site) startSoaker(ctx context.Context) (string, error) {
 		}
 		s.soaker = placed.Instances[0]
 	}
-	file := filepath.Join(s.soaker.Scratch(), "soaked")
+	file := filepath.Join(s.sender.Scratch(), "soaked")
 	err := s.soaker.Start(ctx, vitrine.Command{Args: []string{s.config.Testbed.Self, "reference", "soak", "--file", file}, Env: environment()})
 	if err != nil {
 		return "", err
@@ -105,10 +107,10 @@ func newDetail(s *site, x stream, out sentStream) Detail {
 }
 
 // roundTripDetail returns the Detail of a stream whose packets came back to the sender. The echo
-// reports only its drops.
+// reports only its drops and its buffer.
 func roundTripDetail(s *site, x stream, out sentStream, echo *received) Detail {
 	d, record := newDetail(s, x, out), out.record
-	d.Dropped = record.Dropped + echo.Dropped
+	d.Dropped, d.Room = record.Dropped+echo.Dropped, echo.Room
 	d.Foreign, d.Drift, d.OneClock = record.Foreign, record.Drift, true
 	d.analyze(x, s.config.Plan.Settings.Cut, record.Receptions)
 	return d
@@ -117,7 +119,7 @@ func roundTripDetail(s *site, x stream, out sentStream, echo *received) Detail {
 // oneWayDetail returns the Detail of a one-way stream that was received as got.
 func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	d := newDetail(s, x, out)
-	d.Dropped, d.Foreign, d.Drift = got.Dropped, got.Foreign, got.Drift
+	d.Dropped, d.Foreign, d.Drift, d.Room = got.Dropped, got.Foreign, got.Drift, got.Room
 	if d.OneClock = out.record.Boot != "" && out.record.Boot == got.Boot; d.OneClock {
 		d.Drift = d.Sent.Drift // the receiver's is over all its streams
 	}
@@ -133,7 +135,7 @@ func oneWayDetail(s *site, x stream, out sentStream, got *received) Detail {
 	application := delay.Analyze(x.packets, late, s.config.Plan.Settings.Cut).Lateness
 	d.Application = &application
 	if x.metric == Efficiency {
-		d.CPU = perPacket(out, s.cpus())
+		d.CPU = perPacket(out, s.cpus(), s.guest)
 	}
 	return d
 }
@@ -165,8 +167,13 @@ func (d *Detail) analyze(x stream, cut delay.Cut, list []packet.Reception) {
 	d.Network = delay.Analyze(x.packets, arrivals, cut)
 }
 
-// perPacket divides the CPU time by the packets, both the soaker's and BPF's.
-func perPacket(out sentStream, cpus []int) *cpu.PerPacket {
+// inGuest is why the CPU time of a virtual machine has no split. KVM runs a guest within a system
+// call of QEMU, and without KVM a guest is code of QEMU.
+const inGuest = "BPF counts all work in a virtual machine as QEMU's: as kernel time with KVM, as user time if emulated"
+
+// perPacket divides the CPU time by the packets, both the soaker's and BPF's. guest says that the
+// receiver has its own kernel.
+func perPacket(out sentStream, cpus []int, guest bool) *cpu.PerPacket {
 	if out.record.Sent.Packets == 0 {
 		return &cpu.PerPacket{Why: "no packet was sent"}
 	}
@@ -182,6 +189,9 @@ func perPacket(out sentStream, cpus []int) *cpu.PerPacket {
 		split = countedTime(out.counted, cpus)
 	}
 	p := cpu.Judge(total, background, split, why)
+	if guest && p.Split != nil {
+		p.Split, p.Why = nil, inGuest
+	}
 	return &p
 }
 
@@ -245,12 +255,18 @@ func outcome(x stream, key vitrine.Key, d Detail) vitrine.Outcome {
 	return o
 }
 
+// receiverStep is the largest drift of a receiver's time of day that is not a step of it. A receiver
+// with a kernel of its own does not report the error of its drift, and a machine's may be large.
+const receiverStep = time.Millisecond
+
 // valid returns an error if the stream shows nothing about the network.
 func (d *Detail) valid() error {
-	if err := d.Sent.Held(); err != nil {
+	if err := cmp.Or(d.Sent.Held(), d.Sent.Steady()); err != nil {
 		return err
 	}
 	switch {
+	case !d.OneClock && time.Duration(d.Drift).Abs() > receiverStep:
+		return fmt.Errorf("the receiver's time of day was set by %s during its streams, and its kernel stamps packets by it", time.Duration(d.Drift).Round(time.Microsecond))
 	case d.Network.Received == 0:
 		return errors.New("no packet arrived")
 	case d.Way == RoundTrip && d.Stamps != kernelStamps: // the program reads replies when it has sent all packets

@@ -29,10 +29,11 @@ type KernelCPU struct {
 }
 
 // ChooseKernelCPU chooses one of the CPUs of sender and receiver, and returns the CPUs that remain
-// for these two. Any other CPU is a *vitrine.BadInput.
-func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, error) {
+// for these two. Any other CPU is a *vitrine.BadInput. The sys folder below root, which is "/" except
+// in tests, shows the NUMA nodes: a separate CPU is on the receiver's node if one is left there.
+func ChooseKernelCPU(root, asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, error) {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
-	spare := slices.Concat(cpus.Generator[1:], cpus.Function[1:])
+	spare := spareCPUs(cpus)
 	cpu, err := strconv.Atoi(asked)
 	switch {
 	case asked == SendingCPU:
@@ -40,7 +41,7 @@ func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, 
 	case asked == OwnCPU && len(spare) == 0:
 		return KernelCPU{Why: fmt.Sprintf("no CPU is left besides CPU %d of the sender and CPU %d of the receiver", sender, receiver)}, cpus, nil
 	case asked == OwnCPU:
-		cpu = spare[len(spare)-1]
+		cpu = nearest(root, spare, receiver)
 	case err == nil && cpu == sender:
 		return KernelCPU{On: true, CPU: cpu, Why: "it is the sender's too"}, cpus, nil
 	case err == nil && cpu == receiver:
@@ -55,16 +56,54 @@ func ChooseKernelCPU(asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, 
 	return KernelCPU{On: true, CPU: cpu}, testbed.CPUs{Function: without(cpus.Function), Generator: without(cpus.Generator)}, nil
 }
 
-// String returns where the kernel does its receive work.
+// spareCPUs returns the CPUs that neither the sender nor the receiver runs on.
+func spareCPUs(cpus testbed.CPUs) []int { return slices.Concat(cpus.Generator[1:], cpus.Function[1:]) }
+
+// nearest returns the last of the CPUs that is on the NUMA node of a CPU, or the last one if none is.
+func nearest(root string, list []int, to int) int {
+	node := numaNode(root, to)
+	for _, cpu := range slices.Backward(list) {
+		if numaNode(root, cpu) == node {
+			return cpu
+		}
+	}
+	return list[len(list)-1]
+}
+
+// EmulatorCPU returns a CPU for the emulator of impaired links, which neither the sender nor the
+// receiver runs on; nil: there is none. The sender uses its whole CPU, so packets would wait for it
+// there.
+func EmulatorCPU(root string, cpus testbed.CPUs) *int {
+	spare := spareCPUs(cpus)
+	if len(spare) == 0 {
+		return nil
+	}
+	return new(nearest(root, spare, cpus.Function[0]))
+}
+
+// String returns where the kernel does the receive work of virtual links.
 func (k KernelCPU) String() string {
-	text := "on the sender's CPU, where virtual links hand packets over"
+	return k.steered("on the sender's CPU, where virtual links hand packets over")
+}
+
+// onCard is like String, for the links of a network card.
+func (k KernelCPU) onCard() string {
+	const interrupts = "on the CPUs of the card's interrupts"
 	if k.On {
-		text = fmt.Sprintf("on CPU %d, by receive packet steering", k.CPU)
+		return interrupts + ", then " + k.String()
+	}
+	return k.steered(interrupts)
+}
+
+// steered returns where the kernel does its receive work. place is where it does it without steering.
+func (k KernelCPU) steered(place string) string {
+	if k.On {
+		place = fmt.Sprintf("on CPU %d, by receive packet steering", k.CPU)
 	}
 	if k.Why != "" {
-		text += "; could not be isolated: " + k.Why
+		place += "; could not be isolated: " + k.Why
 	}
-	return text
+	return place
 }
 
 // receiveOn moves the receive work of both ports to the configured CPU. If the stream's CPU time
@@ -75,12 +114,12 @@ func (s *site) receiveOn(counted bool) {
 	switch {
 	case !on.On:
 	case counted:
-		on = KernelCPU{Why: "the CPU time of the sender's and the receiver's CPUs is counted"}
+		on = KernelCPU{Why: "only the CPU time of the sender's and the receiver's CPUs is counted"}
 	case s.sharesHostNetwork():
 		on = KernelCPU{Why: "the interface is the host's own"}
 	}
 	for _, p := range []*port{s.sender, s.receiver} {
-		p.facts.Receiving = on.String()
+		p.facts.Receiving = p.receiving(on)
 		switch {
 		case !s.config.KernelCPU.On || s.sharesHostNetwork():
 			continue
@@ -89,9 +128,17 @@ func (s *site) receiveOn(counted bool) {
 			continue
 		}
 		if err := p.Inside(func() error { return on.set(p.Endpoint.Interface) }); err != nil {
-			p.facts.Receiving = KernelCPU{Why: err.Error()}.String()
+			p.facts.Receiving = p.receiving(KernelCPU{Why: err.Error()})
 		}
 	}
+}
+
+// receiving returns where the kernel does the port's receive work.
+func (p *port) receiving(on KernelCPU) string {
+	if p.card {
+		return on.onCard()
+	}
+	return on.String()
 }
 
 // set steers the kernel's receive work for an interface of the thread's network

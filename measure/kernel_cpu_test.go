@@ -3,6 +3,7 @@ package measure
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,14 +30,68 @@ func TestSteer(t *testing.T) {
 		{"0", few, 0, "[1]", "on CPU 0, by receive packet steering; could not be isolated: it is the sender's too"},
 		{SendingCPU, enough, -1, "[1 2 40]", "on the sender's CPU, where virtual links hand packets over; could not be isolated: it was not asked for"},
 	} {
-		s, left, err := ChooseKernelCPU(tt.asked, tt.cpus)
+		s, left, err := ChooseKernelCPU(t.TempDir(), tt.asked, tt.cpus)
 		if err != nil || s.On != (tt.cpu >= 0) || s.On && s.CPU != tt.cpu || fmt.Sprint(left.Function) != tt.function || fmt.Sprint(left.Generator) != "[0]" || s.String() != tt.says {
 			t.Errorf("kernel CPU %s of %v: got error %v, %+v, %v, CPUs left %v", tt.asked, tt.cpus, err, s, s, left)
 		}
 	}
 	for _, asked := range []string{"", "3", "-1", "all", "1,2"} {
-		if _, _, err := ChooseKernelCPU(asked, few); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "one of CPUs [0 1]") {
+		if _, _, err := ChooseKernelCPU(t.TempDir(), asked, few); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "one of CPUs [0 1]") {
 			t.Errorf("%q: %v", asked, err)
+		}
+	}
+}
+
+// TestSeparateCPUsAreOnTheReceiversNode checks that on two sockets the kernel's CPU, and that of the link
+// emulator, are on the receiver's node if a CPU is left there, and that the conditions name the nodes.
+func TestSeparateCPUsAreOnTheReceiversNode(t *testing.T) {
+	root := t.TempDir()
+	for cpu := range 64 { // the usual numbers: hardware threads 0 to 31, and then their siblings
+		node := fmt.Sprintf("sys/devices/system/cpu/cpu%d/node%d", cpu, cpu/16%2)
+		if err := os.MkdirAll(filepath.Join(root, node), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := testbed.CPUs{Generator: []int{0}}
+	for cpu := 1; cpu < 64; cpu++ {
+		all.Function = append(all.Function, cpu)
+	}
+	kernel, left, err := ChooseKernelCPU(root, OwnCPU, all)
+	if err != nil || kernel.CPU != 47 {
+		t.Fatalf("the kernel's CPU is %d, error %v", kernel.CPU, err)
+	}
+	if emulator := EmulatorCPU(root, left); emulator == nil || *emulator != 46 {
+		t.Errorf("the emulator's CPU is %v", emulator)
+	}
+	if EmulatorCPU(root, testbed.CPUs{Generator: []int{0}, Function: []int{1}}) != nil {
+		t.Error("the emulator has the CPU of the sender or the receiver")
+	}
+	if p := ReadPlatform(root, left, kernel, nil); p.SenderNode != "0" || p.ReceiverNode != "0" || p.KernelNode != "0" {
+		t.Errorf("the nodes are %+v", p)
+	}
+	kernel, left, err = ChooseKernelCPU(root, OwnCPU, testbed.CPUs{Generator: []int{0}, Function: []int{1, 16, 17}})
+	if p := ReadPlatform(root, left, kernel, nil); err != nil || kernel.CPU != 17 || p.KernelNode != "1" {
+		t.Errorf("without a CPU on the receiver's node: CPU %d, %+v, error %v", kernel.CPU, p, err)
+	}
+	if nodes := NUMANodes(root, []int{1, 2, 16, 32}); nodes != "0, 1" {
+		t.Errorf("CPUs 1, 2, 16 and 32 are on the nodes %s", nodes)
+	}
+}
+
+// TestReceiveWorkOfACard checks that the receive work of a network card is not said to run on the
+// sender's CPU: its interrupts run elsewhere.
+func TestReceiveWorkOfACard(t *testing.T) {
+	for _, tt := range []struct {
+		card bool
+		on   KernelCPU
+		want string
+	}{
+		{true, KernelCPU{Why: "it was not asked for"}, "on the CPUs of the card's interrupts; could not be isolated: it was not asked for"},
+		{true, KernelCPU{On: true, CPU: 2}, "on the CPUs of the card's interrupts, then on CPU 2, by receive packet steering"},
+		{false, KernelCPU{On: true, CPU: 2}, "on CPU 2, by receive packet steering"},
+	} {
+		if got := (&port{card: tt.card}).receiving(tt.on); got != tt.want {
+			t.Errorf("card %t, %+v: got %q, want %q", tt.card, tt.on, got, tt.want)
 		}
 	}
 }
@@ -79,7 +134,7 @@ func steered(t *testing.T, cpu int) int {
 func TestReceiveWorkIsSteered(t *testing.T) {
 	b := newBench(t)
 	var err error
-	if b.kernelCPU, b.cpus, err = ChooseKernelCPU(strconv.Itoa(b.cpus.Function[0]), b.cpus); err != nil {
+	if b.kernelCPU, b.cpus, err = ChooseKernelCPU("/", strconv.Itoa(b.cpus.Function[0]), b.cpus); err != nil {
 		t.Fatal(err)
 	}
 	s := settings("bridge")

@@ -253,12 +253,13 @@ type Detail struct {
 	Size     int         `json:"frame_size_without_fcs"` // bytes
 	Fabric   string      `json:"fabric"`
 	Sent     packet.Sent `json:"sent"`
-	Dropped  uint32      `json:"dropped_by_socket"` // because the buffer of the receiver or of the echo was full, over all its streams
-	Foreign  int         `json:"foreign"`           // packets that were not the receiver's probes
-	Drift    int64       `json:"receiver_drift_ns"` // of CLOCK_REALTIME against the receiver's steady clock; over all its streams if it has another kernel than the sender
-	Stamps   string      `json:"stamps"`            // source of the receive time stamps
-	Hardware bool        `json:"hardware_stamps"`   // the card also gave stamps, by its own clock
-	OneClock bool        `json:"one_clock"`         // one kernel stamped both ends; otherwise delays contain an unknown offset
+	Dropped  uint32      `json:"dropped_by_socket"`              // because the buffer of the receiver or of the echo was full, over all its streams
+	Foreign  int         `json:"foreign"`                        // packets that were not the receiver's probes
+	Drift    int64       `json:"receiver_drift_ns"`              // of CLOCK_REALTIME against the receiver's steady clock; over all its streams if it has another kernel than the sender
+	Room     int         `json:"receive_buffer_bytes,omitempty"` // of the socket of the receiver or the echo, with the kernel's overhead; 0: not known
+	Stamps   string      `json:"stamps"`                         // source of the receive time stamps
+	Hardware bool        `json:"hardware_stamps"`                // the card also gave stamps, by its own clock
+	OneClock bool        `json:"one_clock"`                      // one kernel stamped both ends; otherwise delays contain an unknown offset
 
 	// Skew is how much faster the receiver's clock ran than the sender's, in parts
 	// per million. It is set only if the two have different kernels, and is already

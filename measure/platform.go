@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"vitrine/testbed"
@@ -15,11 +16,13 @@ import (
 // A Platform holds the facts about the host that RFC 8172 (section 3.2) and
 // draft-ietf-bmwg-containerized-infra require and that other manifests lack.
 type Platform struct {
-	SenderNode   string `json:"sender_numa_node"` // of the sender's CPU; "not known: why"
-	ReceiverNode string `json:"receiver_numa_node"`
-	Hugepages    string `json:"hugepages"`             // reserved and free, and their size
-	THP          string `json:"transparent_hugepages"` // the active mode
-	ReceiveCPU   string `json:"kernel_receive_cpu"`    // where the kernel's receive work runs
+	SenderNode   string `json:"sender_numa_node"`            // of the sender's CPU; "not known: why"
+	ReceiverNode string `json:"receiver_numa_node"`          // of the receiver's CPU; of a chain, of the hops' CPUs
+	KernelNode   string `json:"kernel_numa_node,omitempty"`  // of the CPU of the kernel's receive work; empty: the work is not steered
+	Hugepages    string `json:"hugepages"`                   // reserved and free, and their size
+	THP          string `json:"transparent_hugepages"`       // the active mode
+	ReceiveCPU   string `json:"kernel_receive_cpu"`          // where the kernel's receive work runs
+	Emulator     string `json:"link_emulator_cpu,omitempty"` // where the emulator of impaired links runs; empty: no link is impaired
 	// NetworkingModels has each fabric's model in the terms of draft-ietf-bmwg-containerized-infra.
 	NetworkingModels map[string]string `json:"networking_models,omitempty"`
 }
@@ -32,12 +35,26 @@ func ReadPlatform(root string, cpus testbed.CPUs, kernel KernelCPU, models map[s
 		SenderNode: numaNode(root, sender), ReceiverNode: numaNode(root, receiver), Hugepages: hugepages(root), THP: "not known",
 		ReceiveCPU: kernel.String(), NetworkingModels: models,
 	}
+	if kernel.On {
+		p.KernelNode = numaNode(root, kernel.CPU)
+	}
 	if text, err := os.ReadFile(filepath.Join(root, "sys/kernel/mm/transparent_hugepage/enabled")); err == nil {
 		if _, rest, ok := strings.Cut(string(text), "["); ok {
 			p.THP, _, _ = strings.Cut(rest, "]")
 		}
 	}
 	return p
+}
+
+// NUMANodes returns the nodes of the CPUs, each once.
+func NUMANodes(root string, cpus []int) string {
+	var nodes []string
+	for _, cpu := range cpus {
+		if node := numaNode(root, cpu); !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	return strings.Join(nodes, ", ")
 }
 
 func numaNode(root string, cpu int) string {

@@ -147,14 +147,22 @@ func (v *visit) measureBatch(ctx context.Context, list []stream) (again []stream
 
 // startReceiver starts the program that the streams need at the receiver.
 func (v *visit) startReceiver(ctx context.Context, list []stream) error {
-	if list[0].way == RoundTrip {
-		return v.start(ctx, "echo", "--listen", v.receiverAddr().String())
+	return v.start(ctx, v.receiverArgs(list)...)
+}
+
+// receiverArgs returns the program that the streams need at the receiver, and its arguments.
+func (v *visit) receiverArgs(list []stream) []string {
+	args := []string{"echo", "--listen", v.receiverAddr().String()}
+	if list[0].way == OneWay {
+		args = []string{
+			"receive", "--listen", v.receiverAddr().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(mostProbes(list)),
+			"--teach", v.senderAddr().String(),
+		}
 	}
-	args := []string{"receive", "--listen", v.receiverAddr().String(), "--run", fmt.Sprint(v.label), "--most", fmt.Sprint(mostProbes(list))}
 	if !v.guest { // a guest has CPUs of its own
 		args = append(args, "--cpu", fmt.Sprint(v.CPUs.Function[0]))
 	}
-	return v.start(ctx, args...)
+	return args
 }
 
 // ended returns an error if the fabric has ended, or the echo of a round trip. A receiver may end, as

@@ -345,7 +345,7 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	idle := []cpu.Reading{{User: 1e3, Kernel: 1e3}, {Kernel: 2e3}, {User: 9e9}}
 	busy := []cpu.Reading{{User: 2e3, Kernel: 3e5, Interrupt: 3.6e5}, {User: 1e5, Kernel: 3.06e5}, {User: 9e9}}
 	counted := &packet.Record{Sent: sent, Background: usage(1e6, 0, 0, idle...), Used: usage(2e6, 0, 0, busy...)}
-	p := perPacket(sentStream{record: plain, counted: counted}, []int{0, 1})
+	p := perPacket(sentStream{record: plain, counted: counted}, []int{0, 1}, false)
 	if p.Total != 1100 || p.Background != 100 {
 		t.Errorf("%+v", p)
 	}
@@ -353,7 +353,10 @@ func TestPerPacketTakesTheBackgroundOff(t *testing.T) {
 	if p.Split == nil || *p.Split != want {
 		t.Errorf("got split %+v, want %+v: %s", p.Split, want, p.Why)
 	}
-	if p := perPacket(sentStream{record: plain, why: errors.New("no BPF")}, []int{0}); p.Split != nil || p.Why != "no BPF" {
+	if p := perPacket(sentStream{record: plain, counted: counted}, []int{0, 1}, true); p.Split != nil || p.Counted != want.Sum() || !strings.Contains(p.Why, "in a virtual machine") {
+		t.Errorf("a virtual machine, whose work BPF sees only as QEMU's: got %+v", p)
+	}
+	if p := perPacket(sentStream{record: plain, why: errors.New("no BPF")}, []int{0}, false); p.Split != nil || p.Why != "no BPF" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -366,7 +369,7 @@ func TestNoPacketOfEfficiencyWasSent(t *testing.T) {
 		Background: &packet.Usage{Span: 1e6, Busy: 1e4}, Used: &packet.Usage{Span: 1e6, Busy: 7e5},
 	}
 	x := stream{metric: Efficiency, way: OneWay, size: 64, rate: 1000, packets: 10}
-	d := Detail{Sent: *record.Sent, CPU: perPacket(sentStream{record: record, counted: record}, []int{0})}
+	d := Detail{Sent: *record.Sent, CPU: perPacket(sentStream{record: record, counted: record}, []int{0}, false)}
 	if o := outcome(x, x.Key(1), d); o.Valid || !strings.Contains(o.Reason, "no room for 10 of 10") || d.CPU.Why == "" {
 		t.Errorf("%+v", o)
 	}
@@ -400,6 +403,27 @@ func TestRoundTripsNeedTheKernelsStamps(t *testing.T) {
 		d := Detail{Way: tt.way, Stamps: tt.stamps, Network: delay.Report{Received: 1}}
 		if err := d.valid(); (err == nil) != tt.valid {
 			t.Errorf("%s by stamps of the %s: got %v", tt.way, tt.stamps, err)
+		}
+	}
+}
+
+// TestClockSetDuringAStream checks that a stream is invalid if the time of day was set meanwhile at
+// the sender, or at a receiver with a kernel of its own, because the kernel stamps packets by it.
+func TestClockSetDuringAStream(t *testing.T) {
+	const step = 3_000_000
+	for _, tt := range []struct {
+		name   string
+		detail Detail
+		set    string // empty: the stream is valid
+	}{
+		{"error of one kernel's drift", Detail{OneClock: true, Drift: 40, Sent: packet.Sent{Drift: 40, Unsure: 50}}, ""},
+		{"one kernel", Detail{OneClock: true, Drift: -step, Sent: packet.Sent{Drift: -step, Unsure: 50}}, "the time of day was set by -3ms"},
+		{"error of the receiver's drift", Detail{Drift: 40_000}, ""},
+		{"receiver", Detail{Drift: step}, "the receiver's time of day was set by 3ms"},
+	} {
+		tt.detail.Network.Received = 1
+		if err := tt.detail.valid(); (err == nil) != (tt.set == "") || err != nil && !strings.HasPrefix(err.Error(), tt.set) {
+			t.Errorf("%s: got the error %v, want %q", tt.name, err, tt.set)
 		}
 	}
 }

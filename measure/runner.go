@@ -45,15 +45,20 @@ type Runner struct {
 // RunVisits measures the trials that are not on record yet. If a visit fails, or this host does
 // not support it, RunVisits writes the reason to the manifest and continues with the next visit.
 // It does not visit that place again. It returns only errors of the run folder and of the context,
-// and quiet.ErrTooNoisy.
+// and quiet.ErrTooNoisy. It measures nothing if the run has other trials than the visits.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
 	r := &Runner{Stage: stage, leftOut: map[string]error{}, pace: pace{began: time.Now(), open: map[int]time.Duration{}}}
 	for _, v := range visits {
 		r.streams += len(v.Trials)
 		for _, t := range v.Trials {
-			if _, _, done := r.Results.Attempts(t.Key(1), attempts); !done {
-				r.pace.open[t.Key(1).Seq] = t.Span()
+			made, _, done := r.Results.Attempts(t.Key(1), attempts)
+			if done {
+				continue
 			}
+			if err := r.Results.CheckNew(t.Key(made + 1)); err != nil {
+				return r, err
+			}
+			r.pace.open[t.Key(1).Seq] = t.Span()
 		}
 		if !slices.Contains(r.places, v.Where) {
 			r.places = append(r.places, v.Where)

@@ -13,6 +13,30 @@ import (
 	"vitrine/result"
 )
 
+// TestPlanOfAnotherBuildMeasuresNothing checks that a resumed run sends nothing, and leaves its manifest
+// as it is, if its plan has another stream than the one on record.
+func TestPlanOfAnotherBuildMeasuresNothing(t *testing.T) {
+	run, err := result.Create(t.TempDir(), result.Manifest{Unsupported: map[string]string{"process on ovs": "no switch"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	where := Combination{"process", "bridge"}
+	x := stream{seq: 1, where: where, repeat: 1, metric: Jitter, way: OneWay, size: 64, rate: 1000, packets: 1000}
+	if err := run.Append(vitrine.Outcome{Key: x.Key(1), Valid: true, Scheduled: 1000, Offered: 1000, Succeeded: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	x.rate = 2000
+	_, err = RunVisits(t.Context(), &Stage{Results: run}, []Visit[stream]{{Where: where.String(), Trials: []stream{x}}},
+		func(context.Context, *Runner, []stream) error {
+			t.Error("the stream was measured")
+			return nil
+		})
+	if !errors.Is(err, result.ErrDiverged) || len(run.Manifest().Unsupported) != 1 {
+		t.Errorf("got the error %v and the manifest %+v", err, run.Manifest())
+	}
+}
+
 // TestTimeLeft checks the time left in a run whose streams take ten times as long as they send, and
 // in its second session.
 func TestTimeLeft(t *testing.T) {

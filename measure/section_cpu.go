@@ -13,6 +13,7 @@ func (s *Summary) efficiency() result.Section {
 		Text: []string{
 			"The paper's figure 5. Total: the work that the sender's waiting loop, and a soaker of idle priority on the receiver's CPU, could not do, minus the background. " +
 				"Counted: the same by BPF, event by event, in a second stream. Neither counts the sender's waiting.",
+			"Neither counts work on other CPUs. Virtual links do their work on these two. If packets pass a network card, as with sriov, its receive work runs on the CPUs of its interrupts.",
 			fmt.Sprintf("User, kernel and interrupt time are BPF's. They are given only if the two totals differ by at most %.0f%% in most repeats.", cpu.AgreeWithin*100),
 		},
 	}

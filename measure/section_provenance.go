@@ -13,14 +13,14 @@ import (
 // instrument shows how well the streams kept their schedules, and the ports.
 func (s *Summary) instrument() result.Section {
 	sent := result.Table{
-		Caption: "How the streams were sent. Sizes are in bytes, without the frame check sequence. Late: how long after their times packets left, in microseconds. Drift: how far the time of day moved against the steady clock in one stream, in microseconds; at a receiver with a kernel of its own, over all its streams. Skew: between the clocks of two kernels, in parts per million; it was removed. Stamps: source of the receive stamps.",
-		Columns: Columns(1, "where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps"),
+		Caption: "How the streams were sent. Sizes are in bytes, without the frame check sequence. Late: how long after their times packets left, in microseconds. Drift: how far the time of day moved against the steady clock in one stream, in microseconds; at a receiver with a kernel of its own, over all its streams. Skew: between the clocks of two kernels, in parts per million; it was removed. Stamps: source of the receive stamps. Buffer: of the socket of the receiver or the echo, in KiB with the kernel's overhead; a stream that overflows it is invalid.",
+		Columns: Columns(1, "where", "stream", "size", "packets/s", "late, p99", "late, max", "drift", "skew", "stamps", "buffer, KiB"),
 	}
 	sent.Columns[1].Number, sent.Columns[8].Number = false, false
 	for _, r := range s.Rows {
 		head := []result.Cell{{Text: r.String()}, {Text: r.Metric + ", " + r.Way}, Text("%d", r.Size), Text("%.0f", r.Rate)}
 		sent.Rows = append(sent.Rows, line(r, head, func() []result.Cell {
-			return []result.Cell{Within(r.Schedule), Number(r.ScheduleMax), Number(r.Drift), Number(r.Skew), {Text: r.Stamps}}
+			return []result.Cell{Within(r.Schedule), Number(r.ScheduleMax), Number(r.Drift), Number(r.Skew), {Text: r.Stamps}, buffer(r.Room)}
 		}))
 	}
 	ports := result.Table{
@@ -39,6 +39,14 @@ func (s *Summary) instrument() result.Section {
 		}
 	}
 	return result.Section{Name: "instrument", Title: "Instrument and ports", Tables: []result.Table{sent, ports}}
+}
+
+// buffer returns the cell of a buffer's size.
+func buffer(bytes int) result.Cell {
+	if bytes == 0 {
+		return result.Cell{Text: "–"}
+	}
+	return Text("%d", bytes>>10)
 }
 
 // provenance shows the conditions of the result, in the terms of the documents that
@@ -77,7 +85,14 @@ func (s *Summary) provenance(m result.Manifest) result.Section {
 		isolated = result.Numbers(m.Host.IsolatedCPUs)
 	}
 	add("CPU isolation", isolated, "containerized-infra: CPU cores")
-	add("NUMA node", fmt.Sprintf("sender %s, receiver %s", x.Platform.SenderNode, x.Platform.ReceiverNode), "containerized-infra: NUMA affinity")
+	if x.Platform.Emulator != "" {
+		add("link emulator", x.Platform.Emulator, "RFC 8172, section 3.2")
+	}
+	nodes := fmt.Sprintf("sender %s, receiver %s", x.Platform.SenderNode, x.Platform.ReceiverNode)
+	if x.Platform.KernelNode != "" {
+		nodes += ", the kernel's receive work " + x.Platform.KernelNode
+	}
+	add("NUMA node", nodes, "containerized-infra: NUMA affinity")
 	add("hugepages", fmt.Sprintf("%s; transparent: %s; the instances use none", x.Platform.Hugepages, x.Platform.THP), "containerized-infra: hugepages")
 	add("simultaneous multithreading", m.Host.SMT, "RFC 8172, section 3.2")
 	add("shared resources", strings.Join(m.NotIsolated, "; "), "RFC 8172, section 3.4")

@@ -88,7 +88,7 @@ func detailOf(us float64, substrate, fabric, metric, way string, size int) measu
 		return delay.Distribution{N: 978, Min: v / 2, Max: 9 * v, Mean: v, Deviation: v / 4, P50: v * 0.9, P90: v * 1.2, P95: v * 1.4, P99: v * 2, P999: v * 4}
 	}
 	d := measure.Detail{
-		Metric: metric, Way: way, Size: size, Fabric: fabric, Stamps: "kernel", OneClock: substrate != "qemu" || way == measure.RoundTrip,
+		Metric: metric, Way: way, Size: size, Fabric: fabric, Stamps: "kernel", Room: 128 << 20, OneClock: substrate != "qemu" || way == measure.RoundTrip,
 		Sent:    packet.Sent{Packets: 1000, Asked: 10000, Rate: 10000, Drift: 120, Schedule: packet.ScheduleErrors{P50: 100, P99: 900, Max: 5000}},
 		Network: delay.Report{Sent: 980, Received: 978, Lost: 2, Reordered: 1, Extent: 3, Delay: dist(1), Jitter: dist(0.1), PDV: dist(0.2), IPDV: dist(0.05), Lateness: dist(0.3)},
 		Ports: []measure.PortFacts{
@@ -182,6 +182,30 @@ func TestConditionsNameTheSwitch(t *testing.T) {
 	}
 	if want := "Open vSwitch 3.1.0, datapath netdev"; !strings.Contains(text.String(), want) {
 		t.Errorf("no %q in %s", want, text.String())
+	}
+}
+
+// TestConditionsNameNodesAndTheEmulator checks that a report says on which NUMA node the kernel's
+// receive work was done, and where the link emulator ran.
+func TestConditionsNameNodesAndTheEmulator(t *testing.T) {
+	d := synthetic(t)
+	s, _, err := measure.ReadSettings(d.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Platform.KernelNode, s.Platform.Emulator = "1", "on CPU 5"
+	if d.Manifest.Measurement, err = json.Marshal(s); err != nil {
+		t.Fatal(err)
+	}
+	if d.Sections, err = measure.Sections(d); err != nil {
+		t.Fatal(err)
+	}
+	says := map[string]string{}
+	for _, line := range d.Sections[len(d.Sections)-1].Tables[0].Rows {
+		says[line.Cells[0].Text] = line.Cells[1].Text
+	}
+	if says["NUMA node"] != "sender 0, receiver 0, the kernel's receive work 1" || says["link emulator"] != "on CPU 5" {
+		t.Errorf("got the conditions %q", says)
 	}
 }
 

@@ -46,6 +46,7 @@ func floorAddress() netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 255, 1}
 type port struct {
 	*testbed.Instance
 	mac   net.HardwareAddr
+	card  bool // packets pass a network card
 	facts PortFacts
 }
 
@@ -164,7 +165,7 @@ func (s *site) readPorts() error {
 	for _, of := range [][2]*port{{s.sender, s.receiver}, {s.receiver, s.sender}} {
 		switch {
 		case s.sharesHostNetwork() || of[0].Endpoint.Interface == floorLink:
-			of[0].facts.Neighbour = "none needed"
+			of[0].facts.Neighbour, of[0].card = "none needed", false // packets stay on the host
 		case s.guest && of[0] == s.receiver:
 			of[0].facts.Neighbour = "the guest's own, by ARP"
 		default:
@@ -183,6 +184,7 @@ func (p *port) read() error {
 		return err
 	}
 	p.mac = link.Attrs().HardwareAddr
+	p.card = link.Type() == "device" // not a virtual interface; the loopback interface has this type too
 	p.facts = PortFacts{Instance: p.Name, Interface: p.Endpoint.Interface, Driver: link.Type(), MTU: link.Attrs().MTU, IPv6: "not known"}
 	switch text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + p.Endpoint.Interface + "/disable_ipv6"); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -55,8 +55,9 @@ type Row struct {
 	Schedule    delay.Interval `json:"schedule_error_p99_us"`
 	ScheduleMax float64        `json:"schedule_error_max_us"`
 	Stamps      string         `json:"stamps"`
-	Skew        float64        `json:"greatest_skew_ppm"` // between two kernels' clocks; already removed
-	Drift       float64        `json:"greatest_drift_us"` // of the time of day against the steady clock, in one stream; of a receiver with another kernel, over all its streams
+	Room        int            `json:"receive_buffer_bytes,omitempty"` // of the socket of the receiver or the echo, with the kernel's overhead; 0: not known
+	Skew        float64        `json:"greatest_skew_ppm"`              // between two kernels' clocks; already removed
+	Drift       float64        `json:"greatest_drift_us"`              // of the time of day against the steady clock, in one stream; of a receiver with another kernel, over all its streams
 
 	CPU *Use `json:"cpu,omitempty"` // efficiency only
 }
@@ -188,7 +189,7 @@ func (g *group) row() Row {
 		r.ScheduleMax = max(r.ScheduleMax, float64(d.Sent.Schedule.Max)/1e3)
 		r.Drift = max(r.Drift, abs(d.Drift)/1e3, abs(d.Sent.Drift)/1e3)
 		r.Skew = max(r.Skew, d.Skew, -d.Skew)
-		r.Stamps = d.Stamps
+		r.Stamps, r.Room = d.Stamps, d.Room
 		r.Mark = cmp.Or(Mark(d.Accelerator), r.Mark)
 	}
 	r.ReorderedPercent = g.interval(func(d Detail) float64 {

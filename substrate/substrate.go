@@ -164,6 +164,18 @@ func BootsUnlimited(s Substrate) bool {
 	return ok && b.BootsUnlimited()
 }
 
+// A Stayer is a Substrate whose instances boot once: they stay up when the process that Start started
+// is stopped.
+type Stayer interface {
+	StaysUp() bool
+}
+
+// StaysUp reports whether a substrate's instances boot only at their first Start or Run.
+func StaysUp(s Substrate) bool {
+	u, ok := s.(Stayer)
+	return ok && u.StaysUp()
+}
+
 // A Guest is a Substrate whose instances may have their own kernel, and so their own clock
 // and CPUs. Callers also ask the zero value.
 type Guest interface {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ type fabricKind struct {
 	open   func(ctx context.Context, b *backends, part document.Node) (fabric.Fabric, error)
 	check  func(ctx context.Context) []vitrine.Check // nil: available on every host
 	// version describes the software that the fabric drives, or "" if it is unknown; nil: the kernel alone.
-	version func(ctx context.Context, part document.Node) string
+	version func(ctx context.Context, b *backends, part document.Node) string
 	model   string // networking model, as draft-ietf-bmwg-containerized-infra names it
 	chains  bool   // its rules can forward: it implements fabric.Chainer
 	shared  bool   // it uses the host's addresses, so instances share the host's network
@@ -109,8 +110,8 @@ func openOVS(ctx context.Context, b *backends, part document.Node) (fabric.Fabri
 }
 
 // ovsVersion describes Open vSwitch with the part's options. Without it, the trials fail with the reason.
-func ovsVersion(ctx context.Context, part document.Node) string {
-	var c ovs.Config
+func ovsVersion(ctx context.Context, b *backends, part document.Node) string {
+	c := ovs.Config{RunCPUs: b.cpus}
 	if part.Decode(&c) != nil {
 		return ""
 	}
@@ -174,8 +175,19 @@ func (b *backends) fabric(ctx context.Context, o spec.Choice, part document.Node
 		return f, err
 	}
 	c := b.impair.Of(o.Impairment)
-	c.Run, c.Command, c.Logger = b.run, []string{b.self, impair.Verb}, b.log
+	c.Run, c.Command, c.Logger, c.CPU = b.run, []string{b.self, impair.Verb}, b.log, cmp.Or(c.CPU, b.emulator)
 	return impair.Wrap(ctx, f, c)
+}
+
+// emulatorPlace describes where the emulator of impaired links runs; empty: no link is impaired.
+func (b *backends) emulatorPlace() string {
+	if b.impair == nil {
+		return ""
+	}
+	if cpu := cmp.Or(b.impair.CPU, b.emulator); cpu != nil {
+		return fmt.Sprintf("on CPU %d, for links that netem does not impair", *cpu)
+	}
+	return "on the sender's CPU, for links that netem does not impair: their packets may wait for the sender"
 }
 
 // withoutDevice returns the error of a fabric without options. A fabric that needs a device is then

@@ -140,29 +140,32 @@ func (a *app) measureNetwork(ctx context.Context, f networkFlags, rateGiven bool
 // network runs the measurement in the run folder and writes the report.
 func (a *app) network(ctx context.Context, s measure.Settings, kernelCPU string, in session) (err error) {
 	c := measure.Config{}
-	if c.KernelCPU, in.cpus, err = measure.ChooseKernelCPU(kernelCPU, in.cpus); err != nil {
+	if c.KernelCPU, in.cpus, err = measure.ChooseKernelCPU("/", kernelCPU, in.cpus); err != nil {
 		return err
 	}
 	if c.KernelCPU.On {
 		in.kernel = []int{c.KernelCPU.CPU}
 	}
-	r, err := a.begin(ctx, in, func(b *backends) (result.Manifest, error) { return networkManifest(ctx, b, s, c.KernelCPU, in) })
+	r, err := a.begin(ctx, in, func(b *backends) (result.Manifest, error) {
+		// The CPU time per packet is counted on these two CPUs only.
+		b.cpus = []int{in.cpus.Generator[0], in.cpus.Function[0]}
+		slices.Sort(b.cpus)
+		b.emulator = measure.EmulatorCPU("/", in.cpus)
+		return networkManifest(ctx, b, s, c.KernelCPU, in)
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = r.endStreams(ctx, err) }()
-	// The CPU time per packet is counted on these two CPUs only.
-	r.backends.cpus = []int{in.cpus.Generator[0], in.cpus.Function[0]}
-	slices.Sort(r.backends.cpus)
 	if c.Stage, err = r.stage(ctx); err != nil {
 		return err
 	}
-	return measureInto(ctx, c, s)
+	return measureInto(ctx, c, s, r.backends.emulatorPlace())
 }
 
 // measureInto scales the settings to the host and runs the plan. A resumed run
-// keeps its scaled settings.
-func measureInto(ctx context.Context, c measure.Config, s measure.Settings) error {
+// keeps its scaled settings. emulator is where the link emulator runs.
+func measureInto(ctx context.Context, c measure.Config, s measure.Settings, emulator string) error {
 	m := c.Results.Manifest()
 	kept, scaled, err := measure.ReadSettings(m)
 	if err != nil {
@@ -172,6 +175,7 @@ func measureInto(ctx context.Context, c measure.Config, s measure.Settings) erro
 		s = kept
 	} else {
 		s.Platform = measure.ReadPlatform("/", c.CPUs, c.KernelCPU, networkingModels(s.AllFabrics()))
+		s.Platform.Emulator = emulator
 		if s, err = measure.Scale(ctx, c, s, c.Results.LogDir("scale")); err != nil {
 			return err
 		}
@@ -217,7 +221,7 @@ func cpuSpec(cpus testbed.CPUs, kernel measure.KernelCPU) result.Spec {
 }
 
 func (a *app) printNetworkPlan(s measure.Settings, cpus testbed.CPUs, kernelCPU string, asJSON bool) error {
-	kernel, cpus, err := measure.ChooseKernelCPU(kernelCPU, cpus)
+	kernel, cpus, err := measure.ChooseKernelCPU("/", kernelCPU, cpus)
 	if err != nil {
 		return err
 	}

@@ -205,6 +205,8 @@ func chainManifest(ctx context.Context, b *backends, plan chain.Plan, in session
 		return result.Manifest{}, err
 	}
 	plan.Settings.Platform = measure.ReadPlatform("/", in.cpus, measure.KernelCPU{Why: "chains are measured without it"}, networkingModels(plan.Settings.Fabrics))
+	plan.Settings.Platform.ReceiverNode = measure.NUMANodes("/", plan.Settings.UsedCPUs(in.cpus.Function))
+	plan.Settings.HopCPUs = plan.Settings.PlaceHops(in.cpus.Function)
 	measured, err := json.Marshal(plan.Settings)
 	if err != nil {
 		return result.Manifest{}, err

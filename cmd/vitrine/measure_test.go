@@ -16,7 +16,7 @@ import (
 // The way in which the kernel's CPU was chosen does not matter.
 func TestRunResumesOnlyOnItsCPUs(t *testing.T) {
 	begun := func(kernel string, generator int, function ...int) result.Manifest {
-		steering, cpus, err := measure.ChooseKernelCPU(kernel, testbed.CPUs{Function: function, Generator: []int{generator}})
+		steering, cpus, err := measure.ChooseKernelCPU(t.TempDir(), kernel, testbed.CPUs{Function: function, Generator: []int{generator}})
 		if err != nil {
 			t.Fatal(err)
 		}

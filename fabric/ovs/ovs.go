@@ -253,6 +253,9 @@ func (f *Fabric) Describe() string {
 // record.
 func Version(ctx context.Context, config Config) (string, error) {
 	f := &Fabric{config: config}
+	if config.Server == "" {
+		f.server = &server{cpus: config.CPUs, runCPUs: config.RunCPUs}
+	}
 	if err := f.resolve(); err != nil {
 		return "", err
 	}

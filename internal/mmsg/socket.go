@@ -69,6 +69,16 @@ func Local(fd int) (netip.AddrPort, error) {
 // the system's limit. The kernel may grant less; Drops counts the loss.
 func GrowReceive(fd, bytes int) { grow(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, bytes) }
 
+// ReceiveBuffer returns the size of the receive buffer in bytes, with the kernel's overhead: twice the
+// bytes that were granted (socket(7)). It is 0 if the kernel does not report it.
+func ReceiveBuffer(fd int) int {
+	bytes, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return 0
+	}
+	return bytes
+}
+
 // GrowSend is like GrowReceive for the send buffer.
 func GrowSend(fd, bytes int) { grow(fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, bytes) }
 

@@ -78,7 +78,8 @@ type Settings struct {
 	Repeat     int              `json:"repeat"`  // fresh deployments
 	Cut        delay.Cut        `json:"cut"`     // packets left out at the ends of each stream
 	Inject     Injection        `json:"inject,omitzero"`
-	Platform   measure.Platform `json:"platform,omitzero"` // filled in when the measurement runs
+	Platform   measure.Platform `json:"platform,omitzero"`  // filled in when the measurement runs
+	HopCPUs    string           `json:"hop_cpus,omitempty"` // likewise; empty: an earlier program, whose hops ran on any of their CPUs
 	Options    measure.Options  `json:"options,omitempty"`
 }
 
@@ -173,6 +174,23 @@ func (s *Settings) checkInjection() error {
 
 // mostHops returns the number of hops of the longest chain.
 func (s *Settings) mostHops() int { return s.Lengths[len(s.Lengths)-1] }
+
+// UsedCPUs returns those of the CPUs that hops run on.
+func (s *Settings) UsedCPUs(cpus []int) []int { return cpus[:min(s.mostHops(), len(cpus))] }
+
+// PlaceHops describes which of the CPUs the hops run on.
+func (s *Settings) PlaceHops(cpus []int) string {
+	hops := s.mostHops()
+	if hops == 0 {
+		return "no hops"
+	}
+	used := s.UsedCPUs(cpus)
+	return fmt.Sprintf("each hop on one of %v, in turn, at most %d on each", used, (hops+len(used)-1)/len(used))
+}
+
+// hopCPU returns the CPU of a hop. On more CPUs the scheduler could move the hop in each deployment,
+// also to another NUMA node.
+func hopCPU(cpus []int, number int) int { return cpus[(number-1)%len(cpus)] }
 
 // A Config is a measurement to run.
 type Config struct {

@@ -25,6 +25,7 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/measure"
 	"vitrine/measure/delay"
+	"vitrine/measure/packet"
 	"vitrine/reference/forwarder"
 	"vitrine/result"
 	"vitrine/spec"
@@ -171,11 +172,7 @@ func TestUnsupportedChainsAreReported(t *testing.T) {
 	}
 	alone := c.Plan.Settings
 	alone.Fabrics = []string{"warp"}
-	var err error
-	if c.Plan, err = MakePlan(alone, onlyOVS); err != nil {
-		t.Fatal(err)
-	}
-	if err := Run(t.Context(), c); !vitrine.IsUnsupported(err) {
+	if err := Run(t.Context(), config(t, alone)); !vitrine.IsUnsupported(err) {
 		t.Errorf("run with nothing to measure: got %v, want Unsupported", err)
 	}
 }
@@ -303,6 +300,68 @@ func TestUnstampedRepliesAreInvalid(t *testing.T) {
 		o, err := s.outcome(vitrine.Key{Seq: 1, Attempt: 1, Rate: 1000})
 		if err != nil || o.Valid != (unstamped == 0) {
 			t.Errorf("%d unstamped replies: valid %t (%s), error %v", unstamped, o.Valid, o.Reason, err)
+		}
+	}
+}
+
+// TestClockSetDuringAStream checks that a stream is invalid if the time of day was set meanwhile,
+// because the kernel stamps replies by it.
+func TestClockSetDuringAStream(t *testing.T) {
+	for _, drift := range []int64{40, -3_000_000} {
+		s := Stream{Sent: packet.Sent{Drift: drift, Unsure: 50}, Network: delay.Report{Received: 5}}
+		o, err := s.outcome(vitrine.Key{Seq: 1, Attempt: 1, Rate: 1000})
+		if err != nil || o.Valid != (drift == 40) || !o.Valid && !strings.HasPrefix(o.Reason, "the time of day was set by -3ms") {
+			t.Errorf("set by %d ns: valid %t (%s), error %v", drift, o.Valid, o.Reason, err)
+		}
+	}
+}
+
+// TestHopsHaveOneCPUEach checks that hops share CPUs only if there are fewer CPUs than hops, and that the
+// conditions of the result say so.
+func TestHopsHaveOneCPUEach(t *testing.T) {
+	s := Settings{Lengths: []int{0, 5}}
+	for _, tt := range []struct {
+		cpus []int
+		hops []int // their CPUs
+		says string
+	}{
+		{[]int{1}, []int{1, 1, 1, 1, 1}, "each hop on one of [1], in turn, at most 5 on each"},
+		{[]int{2, 3}, []int{2, 3, 2, 3, 2}, "each hop on one of [2 3], in turn, at most 3 on each"},
+		{[]int{1, 2, 3, 4, 5, 6}, []int{1, 2, 3, 4, 5}, "each hop on one of [1 2 3 4 5], in turn, at most 1 on each"},
+	} {
+		var hops []int
+		for number := 1; number <= 5; number++ {
+			hops = append(hops, hopCPU(tt.cpus, number))
+		}
+		if says := s.PlaceHops(tt.cpus); !slices.Equal(hops, tt.hops) || says != tt.says {
+			t.Errorf("5 hops on CPUs %v are on %v, want %v; the conditions say %q, want %q", tt.cpus, hops, tt.hops, says, tt.says)
+		}
+	}
+	if says := (&Settings{Lengths: []int{0}}).PlaceHops([]int{1}); says != "no hops" {
+		t.Errorf("a chain without hops: %q", says)
+	}
+}
+
+// TestConditionsOfHops checks what the conditions say of the hops' CPUs and nodes, also in a run of an
+// earlier program, whose hops ran on any of their CPUs.
+func TestConditionsOfHops(t *testing.T) {
+	for hopCPUs, want := range map[string][2]string{
+		"each hop on one of [1 2], in turn, at most 1 on each": {
+			"sender and the receiver's echo on [0]; each hop on one of [1 2], in turn, at most 1 on each; the kernel's receive work: somewhere",
+			"sender and the receiver's echo 0, hops 0, 1",
+		},
+		"": {
+			"sender and the receiver's echo on [0]; all hops on [1 2]; the kernel's receive work: somewhere",
+			"sender and the receiver's echo 0, the first of the hops' CPUs 0, 1",
+		},
+	} {
+		r := Report{Settings: Settings{HopCPUs: hopCPUs, Platform: measure.Platform{SenderNode: "0", ReceiverNode: "0, 1", ReceiveCPU: "somewhere"}}}
+		says := map[string]string{}
+		for _, line := range r.settings(result.Manifest{CPUs: result.Reservation{Generator: []int{0}, Function: []int{1, 2}}}).Tables[0].Rows {
+			says[line.Cells[0].Text] = line.Cells[1].Text
+		}
+		if got := [2]string{says["CPU pinning"], says["NUMA node"]}; got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

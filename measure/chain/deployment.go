@@ -79,7 +79,7 @@ func (d *deployment) place(ctx context.Context, dir string) error {
 	}
 	specs := []testbed.Spec{spec(vitrine.Generator, 1, d.config.CPUs.Generator), spec(Receiver, 1, d.config.CPUs.Function)}
 	for number := 1; number <= d.config.Plan.Settings.mostHops(); number++ {
-		specs = append(specs, spec(Hop, number, d.config.CPUs.Function))
+		specs = append(specs, spec(Hop, number, []int{hopCPU(d.config.CPUs.Function, number)}))
 	}
 	placed, err := d.Place(ctx, dir, specs...)
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *deployment) start(ctx context.Context) error {
 // startEcho starts the receiver's echo.
 func (d *deployment) startEcho() error {
 	err := d.receiver.Inside(func() (err error) {
-		d.echo, err = packet.OpenEcho(d.dest())
+		d.echo, err = packet.OpenEcho(d.dest(), -1)
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,7 +125,7 @@ func (s Stream) outcome(key vitrine.Key) (vitrine.Outcome, error) {
 		Latency:     vitrine.Latency{P50: n.Delay.P50 / 1e3, P95: n.Delay.P95 / 1e3, P99: n.Delay.P99 / 1e3},
 		Accelerator: s.Accelerator, Valid: true,
 	}
-	switch err := s.Sent.Held(); {
+	switch err := cmp.Or(s.Sent.Held(), s.Sent.Steady()); {
 	case err != nil:
 		o.Valid, o.Reason = false, err.Error()
 	case s.Dropped > 0:

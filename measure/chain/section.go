@@ -202,9 +202,17 @@ func (r *Report) settings(m result.Manifest) result.Section {
 	for name, text := range s.Options.All() {
 		say("options of "+name, "%s", text)
 	}
-	say("CPU pinning", "sender and the receiver's echo on %v; all hops on %v; the kernel's receive work: %s", m.CPUs.Generator, m.CPUs.Function, s.Platform.ReceiveCPU)
+	hops, hopNode := s.HopCPUs, "hops"
+	if hops == "" {
+		hops, hopNode = fmt.Sprintf("all hops on %v", m.CPUs.Function), "the first of the hops' CPUs"
+	}
+	say("CPU pinning", "sender and the receiver's echo on %v; %s; the kernel's receive work: %s", m.CPUs.Generator, hops, s.Platform.ReceiveCPU)
 	say("CPU isolation (isolcpus)", "%v", m.Host.IsolatedCPUs)
-	say("NUMA node", "sender %s, receiver and hops %s", s.Platform.SenderNode, s.Platform.ReceiverNode)
+	nodes := "sender and the receiver's echo " + s.Platform.SenderNode
+	if s.Platform.ReceiverNode != "" { // there are hops
+		nodes += ", " + hopNode + " " + s.Platform.ReceiverNode
+	}
+	say("NUMA node", "%s", nodes)
 	say("hugepages", "%s; transparent: %s; the instances use none", s.Platform.Hugepages, s.Platform.THP)
 	say("shared resources", "%s", strings.Join(m.NotIsolated, "; "))
 	for _, c := range r.Chains {

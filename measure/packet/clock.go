@@ -7,8 +7,8 @@ import (
 )
 
 // A Clock converts the steady clock of this process to CLOCK_REALTIME. It uses the offset at the
-// time when the Clock was created, so a change of the time of day, by NTP or a user, does not
-// affect a stream.
+// time when the Clock was created, so packets keep their times if the time of day is set. The
+// kernel's stamps of arrivals change: see Sent.Steady.
 type Clock struct {
 	offset int64 // CLOCK_REALTIME - steady; ns
 	width  int64 // between the steady readings around it: twice the largest error of offset; ns

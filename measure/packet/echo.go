@@ -17,12 +17,14 @@ import (
 // An Echo returns every datagram that arrives at its address unchanged to the sender. It is a bare
 // loop, so a round trip contains little besides the network. It needs no privilege.
 type Echo struct {
-	at netip.AddrPort
-	fd int
+	at  netip.AddrPort
+	fd  int
+	cpu int
 }
 
-// OpenEcho opens the socket. It returns a *vitrine.BadInput if another program uses the address.
-func OpenEcho(at netip.AddrPort) (*Echo, error) {
+// OpenEcho opens the socket of an echo that runs on the CPU; below 0: on any CPU of the process. It
+// returns a *vitrine.BadInput if another program uses the address.
+func OpenEcho(at netip.AddrPort, cpu int) (*Echo, error) {
 	fd, err := openUDP(at)
 	if err != nil {
 		return nil, fmt.Errorf("echo at %v: %w", at, err)
@@ -30,14 +32,18 @@ func OpenEcho(at netip.AddrPort) (*Echo, error) {
 	if err := prepare(fd, defaultRoom); err != nil {
 		return nil, fmt.Errorf("echo at %v: %w", at, errors.Join(err, unix.Close(fd)))
 	}
-	return &Echo{at, fd}, nil
+	return &Echo{at, fd, cpu}, nil
 }
 
 // Run returns datagrams until the context ends.
 func (e *Echo) Run(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // the thread and its preference end with the goroutine
+		runtime.LockOSThread() // the thread, its affinity and its preference end with the goroutine
+		if err := thread.Pin(e.cpu); err != nil {
+			done <- fmt.Errorf("echo at %v: %w", e.at, err)
+			return
+		}
 		thread.Prefer()
 		in := newInbox(e.fd)
 		for ctx.Err() == nil {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/internal/mmsg"
 	"vitrine/internal/netns"
+	"vitrine/internal/thread"
 )
 
 // A pair is two namespaces that a veth joins.
@@ -222,7 +225,7 @@ func TestRoundTripsOfEverySize(t *testing.T) {
 	p := newPair(t)
 	var e *Echo
 	err := netns.Do(p.far, func() (err error) {
-		e, err = OpenEcho(p.dest)
+		e, err = OpenEcho(p.dest, -1)
 		return err
 	})
 	if err != nil {
@@ -252,7 +255,7 @@ func TestRoundTripsOfEverySize(t *testing.T) {
 
 // TestEchoCountsItsDrops checks that datagrams beyond an echo's buffer are counted.
 func TestEchoCountsItsDrops(t *testing.T) {
-	e, err := OpenEcho(netip.MustParseAddrPort("127.0.0.1:0"))
+	e, err := OpenEcho(netip.MustParseAddrPort("127.0.0.1:0"), -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +275,7 @@ func TestEchoCountsItsDrops(t *testing.T) {
 	}
 }
 
-// TestEchoPrintsARecord checks the output of the program, which has the drops.
+// TestEchoPrintsARecord checks the output of the program, which has the drops and the buffer.
 func TestEchoPrintsARecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -280,8 +283,84 @@ func TestEchoPrintsARecord(t *testing.T) {
 	if err := RunEcho(ctx, []string{"--listen", hosttest.FreeAddress(t, "udp")}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := ReadRecord(out.Bytes()); err != nil || r.Dropped != 0 {
+	if r, err := ReadRecord(out.Bytes()); err != nil || r.Dropped != 0 || r.Room == 0 {
 		t.Errorf("got %+v, error %v", r, err)
+	}
+	err := RunEcho(ctx, []string{"--listen", hosttest.FreeAddress(t, "udp"), "--cpu", "1023"}, io.Discard, io.Discard)
+	if !vitrine.IsUnsupported(err) {
+		t.Errorf("on a CPU that this host does not have: got %v", err)
+	}
+}
+
+// TestEchoStaysOnItsCPU checks that an echo with a CPU answers from a thread that may run on no other.
+func TestEchoStaysOnItsCPU(t *testing.T) {
+	allowed, err := thread.Allowed()
+	if err != nil || len(allowed) < 2 {
+		t.Skipf("CPUs %v, error %v: want two", allowed, err)
+	}
+	cpu := allowed[len(allowed)-1]
+	before := threadsOn(t, cpu)
+	e, err := OpenEcho(netip.MustParseAddrPort("127.0.0.1:0"), cpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	at, err := mmsg.Local(e.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_, err = conn.Write([]byte{1})
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if n := threadsOn(t, cpu); n != before+1 {
+		t.Errorf("%d threads are bound to CPU %d, and %d were before the echo", n, cpu, before)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// threadsOn returns how many threads of this process may run only on the CPU.
+func threadsOn(t *testing.T, cpu int) (threads int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file) // fails if the thread has ended
+		if err == nil && strings.Contains(string(text), fmt.Sprintf("\nCpus_allowed_list:\t%d\n", cpu)) {
+			threads++
+		}
+	}
+	return threads
+}
+
+// TestReceiverTeachesSwitches checks that the datagram by which switches learn where a receiver is
+// arrives at the sender's end, and that it is no probe.
+func TestReceiverTeachesSwitches(t *testing.T) {
+	p := newPair(t)
+	near := receiver(t, ReceiverConfig{NetNS: p.near, Address: p.source})
+	far := receiver(t, ReceiverConfig{NetNS: p.far, Address: p.dest})
+	if err := far.teach(p.source); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := near.drain(t.Context(), 1, lateFirst, lateNext); err != nil || got.Foreign != 1 || len(got.Receptions) != 0 {
+		t.Errorf("got %+v, error %v", got, err)
 	}
 }
 

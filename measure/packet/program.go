@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/mmsg"
 	"vitrine/measure/cpu"
 )
 
@@ -35,6 +36,7 @@ type Record struct {
 	Foreign  int    `json:"foreign"`
 	Drift    int64  `json:"drift_ns"`
 	Hardware bool   `json:"hardware_stamps"`
+	Room     int    `json:"receive_buffer_bytes,omitempty"` // of a receiver or an echo, with the kernel's overhead; 0: not known
 
 	// The CPU time of a span without packets, and of the stream after it.
 	Background *Usage `json:"background,omitempty"`
@@ -116,6 +118,7 @@ func RunEcho(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags := pflag.NewFlagSet("echo", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	listen := flags.String("listen", "", "address and port, IPv4")
+	cpu := flags.Int("cpu", -1, "CPU to run on; below 0: any")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -123,7 +126,7 @@ func RunEcho(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	e, err := OpenEcho(at)
+	e, err := OpenEcho(at, *cpu)
 	if err != nil {
 		return err
 	}
@@ -136,7 +139,7 @@ func RunEcho(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	return (&Record{Dropped: dropped}).Write(stdout)
+	return (&Record{Dropped: dropped, Room: mmsg.ReceiveBuffer(e.fd)}).Write(stdout)
 }
 
 // MostReceived is the largest number of probes that one receiver accepts, over all streams.
@@ -152,6 +155,7 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	run := flags.Uint32("run", 0, "run label of the probes")
 	most := flags.Int("most", 1_000_000, "most probes to receive")
 	cpu := flags.Int("cpu", -1, "CPU to receive on; below 0: any")
+	teach := flags.String("teach", "", "address and port that get a datagram first, so that switches learn where the receiver is")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -167,6 +171,15 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	defer r.Close()
+	if *teach != "" {
+		to, err := address("--teach", *teach)
+		if err == nil {
+			err = r.teach(to)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	fmt.Fprintln(stderr, "ready")
 	got, err := r.Receive(ctx, *most, 0)
 	if err != nil {
@@ -181,7 +194,7 @@ func RunReceive(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		got.Receptions, got.Foreign = append(got.Receptions, rest.Receptions...), got.Foreign+rest.Foreign
 		got.Dropped = max(got.Dropped, rest.Dropped)
 	}
-	return (&Record{Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: got.Drift}).Write(stdout)
+	return (&Record{Receptions: got.Receptions, Dropped: got.Dropped, Foreign: got.Foreign, Drift: got.Drift, Room: mmsg.ReceiveBuffer(r.fd)}).Write(stdout)
 }
 
 // sendFlags are the flags of RunSend.

@@ -151,6 +151,15 @@ func prepare(fd, room int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait))
 }
 
+// teach sends an empty datagram to the address. Switches learn the receiver's MAC address from it.
+// They would flood the probes otherwise, because the receiver of one-way streams sends nothing.
+func (r *Receiver) teach(to netip.AddrPort) error {
+	if err := unix.Sendto(r.fd, nil, 0, mmsg.Sockaddr(to)); err != nil {
+		return fmt.Errorf("send a datagram to %v, by which switches learn the receiver's address: %w", to, err)
+	}
+	return nil
+}
+
 // Close closes the socket.
 func (r *Receiver) Close() error {
 	if err := unix.Close(r.fd); err != nil {

@@ -242,6 +242,20 @@ func (s Sent) Held() error {
 	return nil
 }
 
+// leastStep is the least step of the time of day that is not an error of its measurement.
+const leastStep = time.Microsecond
+
+// Steady returns an error if the time of day was set while the stream was sent. The kernel stamps
+// arrivals by it, so later packets seem to take longer or shorter by the step. NTP's usual
+// corrections are no steps, because the steady clock has them too.
+func (s Sent) Steady() error {
+	step := time.Duration(s.Drift)
+	if step.Abs() <= time.Duration(s.Unsure)+leastStep {
+		return nil
+	}
+	return fmt.Errorf("the time of day was set by %s during the stream, and the kernel stamps packets by it", step.Round(time.Microsecond))
+}
+
 // Send sends every packet of the stream at its own time, with one send call each. It sends a late
 // packet at once, and the next one at its own time. If packets are at most 300 µs (far) apart, it
 // uses a whole CPU. A rate that Send could not hold is not an error: see Held.

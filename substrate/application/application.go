@@ -64,6 +64,9 @@ func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, err
 // BootsUnlimited reports whether the substrate's instances boot without their quota.
 func (s *Substrate) BootsUnlimited() bool { return substrate.BootsUnlimited(s.config.Substrate) }
 
+// StaysUp reports whether the substrate's instances boot only once.
+func (s *Substrate) StaysUp() bool { return substrate.StaysUp(s.config.Substrate) }
+
 // OwnKernel reports whether the substrate's instances have their own kernel.
 func (s *Substrate) OwnKernel() bool { return substrate.OwnKernel(s.config.Substrate) }
 

@@ -138,6 +138,9 @@ func (s *Substrate) OwnKernel() bool { return true }
 // BootsUnlimited reports whether machines boot without their CPU quota.
 func (s *Substrate) BootsUnlimited() bool { return s.config.Boot == bootFull }
 
+// StaysUp returns true: Stop ends the command and leaves the machine running.
+func (s *Substrate) StaysUp() bool { return true }
+
 // Create makes the instance's place on the host. It first builds the files that machines
 // start from, if they are missing.
 func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
