@@ -25,6 +25,7 @@ type Run struct {
 
 	mu       sync.Mutex
 	manifest Manifest
+	original Manifest  // at the end of Create, Open or the last Append
 	journal  *appender // outcomes.jsonl; its file has the lock
 	table    *appender // trials.csv
 	outcomes []vitrine.Outcome
@@ -136,6 +137,7 @@ func (r *Run) removeTemporary() error {
 // begin writes the first files. It writes the manifest last, because the manifest makes the folder
 // a run.
 func (r *Run) begin(m Manifest) error {
+	r.original = m
 	if err := r.removeTemporary(); err != nil {
 		return err
 	}
@@ -162,7 +164,7 @@ func Open(dir string) (*Run, error) {
 	if err := r.lock(); err != nil {
 		return nil, err
 	}
-	r.manifest = m
+	r.manifest, r.original = m, m
 	if err := r.recover(); err != nil {
 		r.unlock()
 		return nil, err
@@ -392,7 +394,7 @@ func (r *Run) Append(o vitrine.Outcome) error {
 		return advise(fmt.Sprintf("writing trial %d attempt %d to %s", o.Seq, o.Attempt, filepath.Join(r.dir, journalFile)), err)
 	}
 	r.remember(o)
-	r.changed = true
+	r.changed, r.original = true, r.manifest
 	if r.stale {
 		return r.rewriteTable()
 	}

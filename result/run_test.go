@@ -284,6 +284,14 @@ func TestATrialIsWrittenOnce(t *testing.T) {
 	other := outcome(1)
 	other.Subject = "bn9s"
 	wantError(t, r.Append(other), "as another trial", "bn9s")
+	err := r.CheckNew(other.Key)
+	wantError(t, err, "as another trial", "continue it with vitrine test")
+	if !errors.Is(err, result.ErrDiverged) || !vitrine.IsBadInput(err) {
+		t.Errorf("CheckNew returns %v", err)
+	}
+	if err := r.CheckNew(outcome(2).Key); err != nil {
+		t.Errorf("CheckNew refuses a trial that is not on record: %v", err)
+	}
 	if _, _, err := r.CreateUsage(outcome(1).Key); err == nil {
 		t.Error("CreateUsage overwrites the samples of a finished trial")
 	}

@@ -17,7 +17,7 @@ type Summary struct {
 	ScaleOn        string    `json:"scale_on,omitempty"` // the resource of Utilization: vitrine.CPU (also when empty), ...
 	Sizings        []Sizing  `json:"sizings"`            // in the order in which they were measured
 	Path           []Step    `json:"path"`               // of the search, in order
-	Optimal        *Optimal  `json:"optimal"`            // null: none found
+	Optimal        *Optimal  `json:"optimal"`            // of the sizings whose search ended; null: none found
 	InvalidTrials  int       `json:"invalid_trials"`
 	StoppedBecause string    `json:"stopped_because"`
 	Partial        bool      `json:"partial,omitempty"` // the search had not ended: optimal is the best so far
@@ -95,7 +95,7 @@ func (s *Summary) Best() *Sizing {
 
 // Find returns the entry of the sizing that a step names; nil if there is none. If the step names
 // no substrate or options, Find returns the matching entry with the highest capacity. For a sizing
-// that was measured again, it returns the last entry.
+// that was measured again, it returns the last entry whose search ended.
 func (s *Summary) Find(step Step) *Sizing {
 	var found *Sizing
 	for i := range s.Sizings {
@@ -103,7 +103,7 @@ func (s *Summary) Find(step Step) *Sizing {
 		if z.Name == step.Sizing &&
 			(step.Substrate == "" || step.Substrate == z.Substrate) &&
 			(step.Options == "" || step.Options == z.Options) &&
-			(found == nil || z.Again || z.Rate > found.Rate && !found.Again) {
+			(found == nil || z.Unfinished == "" && (z.Again || z.Rate > found.Rate && !found.Again)) {
 			found = z
 		}
 	}

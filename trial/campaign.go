@@ -58,6 +58,7 @@ type Campaign struct {
 	params    map[string]string // of the generator
 	began     time.Time
 	seq       int
+	fresh     bool // a trial ran that was not on record
 	disturbed quiet.Row
 	found     []finding // in the order of summary.Sizings
 	summary   result.Summary
@@ -117,7 +118,8 @@ func (c *Campaign) keepsAwake() bool {
 }
 
 // Run runs the campaign to its end, or until ctx ends. The summary holds all measurements, even if
-// there is an error.
+// there is an error. Run saves it and the profile, unless the error is a result.ErrDiverged: the
+// files then have measurements that this program cannot repeat.
 func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	c.began = time.Now()
 	c.summary = result.Summary{VNF: c.Deployment.VNFName, Unit: c.Workload.Unit, Thresholds: c.Workload.Thresholds, ScaleOn: c.Deployment.Mode.ScaleOn}
@@ -129,6 +131,9 @@ func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	}
 	if err != nil {
 		c.summary.StoppedBecause, c.summary.Partial = oneLine(err).Error(), true
+	}
+	if errors.Is(err, result.ErrDiverged) {
+		return c.summary, err
 	}
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -190,6 +195,9 @@ func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err e
 		}
 		history = append(history, measured)
 		c.emit(Event{Kind: SizingDone, Choice: choice, Sizing: step.Sizing, Measured: &measured})
+		if !c.fresh { // summary.json of the resumed run has this sizing too, and may have more
+			continue
+		}
 		soFar := c.summary
 		soFar.StoppedBecause = "" // the campaign goes on, also if the search under an earlier choice ended
 		if err := c.Results.SaveSummary(soFar); err != nil {
@@ -279,6 +287,9 @@ func (c *Campaign) findOrRun(ctx context.Context, at *site, key vitrine.Key, ste
 	if outcome, ok := c.Results.Find(key); ok {
 		return outcome, true, nil
 	}
+	if err := c.Results.CheckNew(key); err != nil {
+		return vitrine.Outcome{}, false, err
+	}
 	if c.MaxTime > 0 && time.Since(c.began) > c.MaxTime {
 		return vitrine.Outcome{}, false, errEnough
 	}
@@ -290,5 +301,6 @@ func (c *Campaign) findOrRun(ctx context.Context, at *site, key vitrine.Key, ste
 	if err != nil {
 		return outcome, false, err
 	}
+	c.fresh = true
 	return outcome, false, c.Results.Append(outcome)
 }

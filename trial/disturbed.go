@@ -59,6 +59,19 @@ func (l *lookout) judge(out *vitrine.Outcome, generator *testbed.Instance, use m
 	quiet.Mark(out, host, why)
 }
 
+// mostClockStep is the largest difference between the two clocks of judgeClock that is no step. They
+// are read one after the other, and a busy host may interrupt that.
+const mostClockStep = 20 * time.Millisecond
+
+// judgeClock marks the outcome if the time of day was set during the trial. SIPp logs its messages
+// by it, and the function may use it too. passed is how long the trial took by the time of day, and
+// took by the steady clock.
+func judgeClock(out *vitrine.Outcome, passed, took time.Duration) {
+	if step := passed - took; step.Abs() > mostClockStep {
+		quiet.MarkDisturbed(out, fmt.Sprintf("disturbed: the time of day was set by %s during the trial", step.Round(time.Millisecond)))
+	}
+}
+
 // tooNoisy returns the error that ends the campaign after too many disturbed trials in a row.
 // Recorded trials do not count, because the host may be quiet when a run is resumed.
 func (c *Campaign) tooNoisy(last vitrine.Outcome) error {

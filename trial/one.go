@@ -52,7 +52,8 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 		return out, errors.Join(err, watch.Stop())
 	}
 	report, trialErr := s.drive(ctx, command, warmup+2*window+s.Grace)
-	took := time.Since(started)
+	ended := time.Now()
+	took := ended.Sub(started)
 	// Without the fabric, no later trial can succeed. This trial is not recorded, because a search
 	// avoids the rate of an invalid trial.
 	if err := cmp.Or(context.Cause(ctx), s.bed.FabricEnded()); err != nil {
@@ -77,6 +78,7 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	end := begin.Add(out.Duration)
 	out.Use, out.Sampling = watch.Use(begin, end), new(watch.Sampling(begin, end))
 	host.judge(&out, s.generator, watch.Use(host.from, host.to))
+	judgeClock(&out, ended.Round(0).Sub(started), took)
 	return out, nil
 }
 

@@ -3,9 +3,25 @@ package trial
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine"
 )
+
+// TestClockSetDuringATrial checks that a trial is disturbed, and so repeated, if the time of day was
+// set while it ran.
+func TestClockSetDuringATrial(t *testing.T) {
+	const took = 30 * time.Second
+	for step, disturbed := range map[time.Duration]bool{
+		0: false, 20 * time.Millisecond: false, 80 * time.Millisecond: true, -500 * time.Millisecond: true,
+	} {
+		o := vitrine.Outcome{Valid: true}
+		judgeClock(&o, took+step, took)
+		if o.Disturbed != disturbed || o.Valid == disturbed || disturbed != strings.Contains(o.Reason, "the time of day was set by "+step.String()) {
+			t.Errorf("set by %v: valid %t, disturbed %t, reason %q", step, o.Valid, o.Disturbed, o.Reason)
+		}
+	}
+}
 
 // TestUnsentCallsThatDecide judges trials of 1000 calls.
 func TestUnsentCallsThatDecide(t *testing.T) {

@@ -61,7 +61,8 @@ func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) er
 	if s.deployment != nil && !restart && !s.stale {
 		return wait(ctx, settle)
 	}
-	if s.deployment == nil {
+	placed := s.deployment == nil
+	if placed {
 		instances, err := s.place(s.sizing, s.choice)
 		if err != nil {
 			return err
@@ -77,7 +78,10 @@ func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) er
 	if err != nil {
 		return errors.Join(err, s.end(context.WithoutCancel(ctx)))
 	}
-	s.boots, s.stale = append(s.boots, booted), false
+	s.stale = false
+	if placed || !substrate.StaysUp(s.bed.Substrate()) { // otherwise a machine ran already, and only its process was started
+		s.boots = append(s.boots, booted)
+	}
 	return nil
 }
 
@@ -112,8 +116,9 @@ func (s *site) decideFresh(overloaded bool) {
 	s.stale = stateful || (s.deployment != nil && s.deployment.Ended() != nil)
 }
 
-// boot returns the median time, in seconds, that the sizing's deployments took to boot. It is 0 if
-// nothing was deployed, because all trials are on record.
+// boot returns the median time, in seconds, that the sizing's deployments took to boot. Of instances
+// that stay up, only the first deployment counts. It is 0 if nothing was deployed, because all trials
+// are on record.
 func (s *site) boot() float64 {
 	if len(s.boots) == 0 {
 		return 0

@@ -86,16 +86,17 @@ func (c *Campaign) objective() size.Objective {
 	return o
 }
 
-// finalists returns the indices of the findings that may be the best. If the search chooses a
-// sizing, these are its choices, at most one for each choice of the options, and why is its reason
-// for the last one. Otherwise all findings are finalists.
+// finalists returns the indices of the findings that may be the best. A finding whose search did not
+// end is never one, because its few trials may show any capacity. If the search chooses a sizing,
+// the finalists are its choices, at most one for each choice of the options, and why is its reason
+// for the last one. Otherwise all other findings are finalists.
 func (c *Campaign) finalists() (finalists []int, why string) {
 	chooser, chooses := c.search.(size.Chooser)
 	for _, choice := range c.choices {
 		var history []vitrine.Measured
 		var from []int
 		for i, f := range c.found {
-			if f.choice == choice {
+			if f.choice == choice && f.unfinished == "" {
 				history, from = append(history, f.Measured), append(from, i)
 			}
 		}
@@ -113,6 +114,9 @@ func (c *Campaign) finalists() (finalists []int, why string) {
 		if chosen >= 0 || len(finalists) == 0 {
 			why = because
 		}
+	}
+	if n := len(c.found); len(finalists) == 0 && why == "" && n > 0 && c.found[n-1].unfinished != "" {
+		why = "the search for the capacity of " + c.found[n-1].Sizing.String() + " did not end"
 	}
 	return finalists, why
 }

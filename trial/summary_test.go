@@ -7,6 +7,7 @@ import (
 
 	"vitrine"
 	"vitrine/document"
+	"vitrine/result"
 	"vitrine/search/size"
 	"vitrine/spec"
 	"vitrine/testbed"
@@ -81,5 +82,54 @@ func TestReasonOfTheChosenSize(t *testing.T) {
 		if len(finalists) != 1 || c.found[finalists[0]].choice.Substrate != "process" || strings.Contains(why, "no sizing") {
 			t.Errorf("%v: %v, %q", order, finalists, why)
 		}
+	}
+}
+
+// TestStoppedSizeIsNotOptimal checks that a size whose search was stopped is never called the best, even
+// if its few trials show the highest capacity.
+func TestStoppedSizeIsNotOptimal(t *testing.T) {
+	measured := func(name string, rate float64, stopped string) finding {
+		sizing, err := vitrine.ParseSizing(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		capacity := vitrine.Capacity{Rate: rate, Low: rate, High: rate, Censored: vitrine.CensoredNone}
+		return finding{unfinished: stopped, Profiled: size.Profiled{Measured: vitrine.Measured{Sizing: sizing, Capacities: []vitrine.Capacity{capacity}}}}
+	}
+	const stopped = "the time limit --max-time is over"
+	for want, found := range map[string][]finding{
+		"fr1s": {measured("fr1s", 100, ""), measured("fr2s", 200, stopped)},
+		"":     {measured("fr2s", 200, stopped)},
+	} {
+		c := &Campaign{
+			Config:  Config{Deployment: &spec.Deployment{}, Workload: &spec.Workload{}},
+			choices: []spec.Choice{{}}, search: size.NewCustom(nil), found: found,
+		}
+		for _, f := range found {
+			c.summary.Sizings = append(c.summary.Sizings, result.Sizing{Name: f.Sizing.String(), Unfinished: f.unfinished})
+		}
+		c.conclude()
+		got := ""
+		if c.summary.Optimal != nil {
+			got = c.summary.Optimal.Sizing
+		}
+		if got != want {
+			t.Errorf("optimal is %q, want %q", got, want)
+		}
+		if why := c.summary.StoppedBecause; want == "" && !strings.Contains(why, "no size is optimal: the search for the capacity of fr2s did not end") {
+			t.Errorf("the summary says %q", why)
+		}
+	}
+}
+
+// TestStoppedConfirmation checks the optimal size if its second measurement was stopped: its first one
+// counts.
+func TestStoppedConfirmation(t *testing.T) {
+	s := result.Summary{
+		Sizings: []result.Sizing{{Name: "fr1s"}, {Name: "fr1s", Again: true, Unfinished: "interrupted"}},
+		Optimal: &result.Optimal{Sizing: "fr1s"},
+	}
+	if s.Best() != &s.Sizings[0] {
+		t.Errorf("the best entry is %+v", s.Best())
 	}
 }

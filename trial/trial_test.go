@@ -8,7 +8,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
@@ -31,6 +33,7 @@ import (
 	"vitrine/internal/runstate"
 	"vitrine/load"
 	"vitrine/result"
+	"vitrine/search/rate"
 	"vitrine/spec"
 	"vitrine/substrate"
 	"vitrine/substrate/substratetest"
@@ -385,6 +388,63 @@ func TestEmulationIsMarked(t *testing.T) {
 	}
 }
 
+// bootTime is how long an instance of slowBoots boots.
+const bootTime = 200 * time.Millisecond
+
+// A slowBoots is a substrate whose instances boot at their first start and then stay up, as machines do.
+type slowBoots struct{ substrate.Substrate }
+
+func (slowBoots) StaysUp() bool { return true }
+
+func (s slowBoots) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
+	in, err := s.Substrate.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &slowBoot{Instance: in}, nil
+}
+
+type slowBoot struct {
+	substrate.Instance
+	up bool
+}
+
+func (s *slowBoot) Start(ctx context.Context, command vitrine.Command) (substrate.Process, error) {
+	if !s.up {
+		time.Sleep(bootTime)
+		s.up = true
+	}
+	return s.Instance.Start(ctx, command)
+}
+
+// TestBootTimeOfMachines checks that the boot time in the profile is that of machines, although most
+// deployments start only a process in a machine that runs.
+func TestBootTimeOfMachines(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "ceiling: 15")
+	c.config.Workload.Duration, c.config.Workload.Repeat = 300*time.Millisecond, 3
+	plain := c.config.Testbed.Substrate
+	c.config.Testbed.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
+		s, err := plain(ctx, o, part)
+		return slowBoots{s}, err
+	}
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(c.dir, "profile.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := vitrine.ParseProfile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const least = 2 * bootTime // front boots after back
+	if boot := p.Settings[0].Sizes[0].Boot; boot < least.Seconds() {
+		t.Errorf("the profile has a boot time of %v s, want at least %v", boot, least)
+	}
+}
+
 func TestFaultsMakeTrialsInvalid(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ function, params, reason string }{
@@ -647,6 +707,63 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 	if !bytes.Equal(a, b) {
 		t.Errorf("the summary changed:\n%s\n%s", a, b)
 	}
+}
+
+// A raised search is that of another build: it chooses rates that are one call a second higher.
+type raised struct{ rate.Search }
+
+func (r raised) Next(history []vitrine.Outcome) rate.Step {
+	step := r.Search.Next(history)
+	step.Rate++
+	return step
+}
+
+// TestAnotherSearchChangesNoResult checks that a finished run keeps all its files if it is resumed by a
+// build that would measure its first or its second size at other rates, and that the error says so.
+func TestAnotherSearchChangesNoResult(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s, fr1m]", "ceiling: 15")
+	c.config.Workload.Duration, c.config.Workload.Repeat = 300*time.Millisecond, 1
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, c.dir)
+	for _, other := range []string{"fr1s", "fr1m"} {
+		sizing := ""
+		c.config.Observe = func(e trial.Event) { sizing = e.Sizing.String() }
+		c.config.Rates = func(cfg rate.Config) (rate.Search, error) {
+			search, err := rate.New(c.config.Workload.Search, cfg)
+			if sizing == other {
+				search = raised{search}
+			}
+			return search, err
+		}
+		_, err := c.measure(t.Context())
+		if want := "now " + other + " repeat 1 at 11"; !errors.Is(err, result.ErrDiverged) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s at other rates: got the error %v, want %q in it", other, err, want)
+		}
+		if after := contents(t, c.dir); !maps.Equal(after, before) {
+			t.Errorf("%s at other rates: the files of the run changed:\n%v\nbefore:\n%v", other, after, before)
+		}
+	}
+}
+
+// contents returns the text of each file in a folder and the folders below it.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 func lines(t *testing.T, path string) [][]byte {

@@ -91,15 +91,20 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 }
 
 // end ends the run and writes the report of the available results. failed is the
-// error of a failed run.
+// error of a failed run. A result.ErrDiverged leaves the report and the manifest as they were.
 func (r *recording) end(ctx context.Context, failed error) error {
 	if failed == nil {
 		m := r.results.Manifest()
 		m.Finished = time.Now().UTC()
 		failed = r.results.SaveManifest(m)
 	}
-	// The report comes first: after a long run Close takes minutes, and a second interrupt ends the process.
-	err := errors.Join(failed, r.app.writeReport(r.dir))
+	err := failed
+	if errors.Is(failed, result.ErrDiverged) {
+		err = errors.Join(err, r.results.RestoreManifest())
+	} else {
+		// The report comes first: after a long run Close takes minutes, and a second interrupt ends the process.
+		err = errors.Join(err, r.app.writeReport(r.dir))
+	}
 	slow := time.AfterFunc(10*time.Second, func() {
 		fmt.Fprintln(r.app.stderr, "still writing usage.parquet; the trials and the report are on disk already")
 	})

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,6 +107,38 @@ func TestRunGivesBackItsCPUs(t *testing.T) {
 		if after, err := thread.Allowed(); err != nil || !slices.Equal(after, before) {
 			t.Errorf("after run %d this process has CPUs %v, before %v; %v", i, after, before, err)
 		}
+	}
+}
+
+// TestRunOfAnotherSearchStaysAsItWas checks that a finished run stays finished, with its report, if it
+// is resumed by a build that chooses other trials.
+func TestRunOfAnotherSearchStaysAsItWas(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	hosttest.Need(t, err)
+	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
+	s := session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)}
+	var before []string
+	for _, failed := range []error{nil, result.ErrDiverged} {
+		r, err := a.begin(t.Context(), s, func(*backends) (result.Manifest, error) { return result.Manifest{Started: time.Now()}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.end(t.Context(), failed); !errors.Is(err, failed) {
+			t.Fatalf("got the error %v, want %v", err, failed)
+		}
+		var after []string
+		for _, name := range []string{"manifest.json", "report.html"} {
+			text, err := os.ReadFile(filepath.Join(s.dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			after = append(after, string(text))
+		}
+		if before != nil && !slices.Equal(after, before) {
+			t.Errorf("the resumed run has\n%s\nbefore\n%s", after[0], before[0])
+		}
+		before, s.resume = after, true
 	}
 }
 

@@ -43,9 +43,14 @@ type Watcher func(context.Context) (Watch, error)
 // trial was not disturbed.
 func Mark(o *vitrine.Outcome, host vitrine.HostReading, why string) {
 	o.Host = &host
-	if why == "" {
-		return
+	if why != "" {
+		MarkDisturbed(o, why)
 	}
+}
+
+// MarkDisturbed makes the outcome of a disturbed trial invalid. why comes before the reason that an
+// invalid outcome already has.
+func MarkDisturbed(o *vitrine.Outcome, why string) {
 	if !o.Valid && o.Reason != "" {
 		why += "; " + o.Reason
 	}
