@@ -18,8 +18,12 @@ import (
 	"vitrine"
 )
 
-// MaxFile is the largest accepted file size, in bytes.
+// MaxFile is the largest file size that Read accepts, in bytes.
 const MaxFile = 1 << 20
+
+// longFactor is how many times larger a file of ReadLong may be. A file of names has up to 65,536
+// functions of 100 bytes.
+const longFactor = 8
 
 // A File holds a user's file: its bytes and its parsed content.
 type File struct {
@@ -32,7 +36,14 @@ type File struct {
 
 // Read reads the file at path. what names the kind of content in messages, for
 // example "a workload".
-func Read(path, what string) (File, error) {
+func Read(path, what string) (File, error) { return read(path, what, 1) }
+
+// ReadLong is like Read for a file that may list all functions of a network. It
+// may have 8 MiB.
+func ReadLong(path, what string) (File, error) { return read(path, what, longFactor) }
+
+// read reads a file of at most factor times MaxFile.
+func read(path, what string, factor int) (File, error) {
 	unreadable := func(err error) (File, error) {
 		return File{}, &vitrine.BadInput{File: path, Found: reason(err), Want: "name " + what + " file that can be read"}
 	}
@@ -41,24 +52,24 @@ func Read(path, what string) (File, error) {
 		return unreadable(err)
 	}
 	defer file.Close() // opened read-only
-	raw, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
+	raw, err := io.ReadAll(io.LimitReader(file, int64(factor)*MaxFile+1))
 	if err != nil {
 		return unreadable(err)
 	}
-	if len(raw) > MaxFile {
-		return File{}, &vitrine.BadInput{File: path, Found: "larger than 1 MiB", Want: what + " file has a few kilobytes; is it the right file?"}
-	}
-	return Parse(path, raw, what)
+	return parseFile(path, raw, what, factor)
 }
 
 // Parse is like Read, but takes the bytes from the caller. Relative paths in them
 // are resolved against the folder of path.
-func Parse(path string, raw []byte, what string) (File, error) {
+func Parse(path string, raw []byte, what string) (File, error) { return parseFile(path, raw, what, 1) }
+
+// parseFile parses a file of at most factor times MaxFile.
+func parseFile(path string, raw []byte, what string, factor int) (File, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return File{}, fmt.Errorf("find the folder of %s: %w", path, err)
 	}
-	root, err := parse(path, raw, what)
+	root, err := parse(path, raw, what, factor)
 	if err != nil {
 		return File{}, err
 	}

@@ -24,7 +24,7 @@ func TestNodeText(t *testing.T) {
 		Address netip.Addr
 	}
 	part := func(text string) Node {
-		n, err := parse("x.yaml", []byte(text), "a file")
+		n, err := parse("x.yaml", []byte(text), "a file", 1)
 		if err != nil {
 			t.Fatal(err)
 		}

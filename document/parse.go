@@ -18,21 +18,21 @@ import (
 	"vitrine"
 )
 
-// Limits of a file after alias expansion. A deployment of a hundred components
-// stays far below them.
+// Limits of a file of MaxFile after alias expansion. A deployment of a hundred
+// components stays far below them.
 const (
 	maxNodes = 100_000
 	maxDepth = 64
 )
 
-// parse reads one YAML document. JSON is a subset of YAML, apart from the escapes
-// that jsonEscapes rewrites.
-func parse(file string, raw []byte, what string) (Node, error) {
+// parse reads one YAML document of at most factor times MaxFile. JSON is a subset
+// of YAML, apart from the escapes that jsonEscapes rewrites.
+func parse(file string, raw []byte, what string, factor int) (Node, error) {
 	whole := func(found, want string) error {
 		return &vitrine.BadInput{File: file, Found: found, Want: want}
 	}
-	if len(raw) > MaxFile {
-		return Node{}, whole("larger than 1 MiB", what+" file has a few kilobytes")
+	if len(raw) > factor*MaxFile {
+		return Node{}, whole(fmt.Sprintf("larger than %d MiB", factor), what+" file has at most that; is it the right file?")
 	}
 	if at := invalidTextOffset(raw); at >= 0 {
 		return Node{}, errorAtOffset(file, raw, at, "bytes that are no text", "want UTF-8 without control characters")
@@ -55,7 +55,7 @@ func parse(file string, raw []byte, what string) (Node, error) {
 	case !errors.Is(err, io.EOF):
 		return Node{}, syntaxError(file, raw, err)
 	}
-	r := resolver{file: file}
+	r := resolver{file: file, most: factor * maxNodes}
 	root := r.resolve(document.Content[0], 0)
 	if err := join(r.errs); err != nil {
 		return Node{}, err
@@ -133,6 +133,7 @@ func syntaxError(file string, raw []byte, err error) error {
 // express. The result is a tree of mappings, lists and scalars.
 type resolver struct {
 	file  string
+	most  int // limit of nodes
 	nodes int
 	open  []*yaml.Node // anchored nodes around the current node
 	errs  []*vitrine.BadInput
@@ -154,8 +155,8 @@ func (r *resolver) fatal(at *yaml.Node, found, want string) *yaml.Node {
 }
 
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
-	if r.nodes++; r.nodes > maxNodes {
-		return r.fatal(n, fmt.Sprintf("more than %d values once aliases are followed", maxNodes), "use fewer aliases")
+	if r.nodes++; r.nodes > r.most {
+		return r.fatal(n, fmt.Sprintf("more than %d values once aliases are followed", r.most), "use fewer aliases")
 	}
 	if depth > maxDepth {
 		return r.fatal(n, fmt.Sprintf("nested deeper than %d levels", maxDepth), "no part of the file needs that")

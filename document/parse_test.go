@@ -15,7 +15,7 @@ func TestParseJSON(t *testing.T) {
 		`{"no":"no","off":"off","y":"1","date":"2020-01-01","null":"null","number":"1e3","merge":"<<"}`,
 		strings.Repeat(" ", 5) + `{"long key ` + strings.Repeat("x", 500) + `": "` + strings.Repeat("long ", 1000) + `"}`,
 	} {
-		n, err := parse("x.json", []byte(text), "a file")
+		n, err := parse("x.json", []byte(text), "a file", 1)
 		if err != nil {
 			t.Errorf("%.60s: %v", text, err)
 			continue
@@ -44,7 +44,7 @@ func asJSON(t *testing.T, v any) string {
 }
 
 func TestAliases(t *testing.T) {
-	n, err := parse("x.yaml", []byte("a: &one {x: 1, y: [2]}\nb: *one\nc: [*one, &t text, *t]\n"), "a file")
+	n, err := parse("x.yaml", []byte("a: &one {x: 1, y: [2]}\nb: *one\nc: [*one, &t text, *t]\n"), "a file", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,12 +24,12 @@ func (t *Tree) addLibraries() error {
 	l := linker{tree: t}
 	for _, e := range t.Entries() {
 		if e.source != "" {
-			l.todo = append(l.todo, object{source: e.source, target: e.Path})
+			l.queue = append(l.queue, object{source: e.source, target: e.Path})
 		}
 	}
-	for len(l.todo) > 0 {
-		o := l.todo[0]
-		l.todo = l.todo[1:]
+	for len(l.queue) > 0 {
+		o := l.queue[0]
+		l.queue = l.queue[1:]
 		if err := l.add(o); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (t *Tree) addLibraries() error {
 // A linker finds libraries in the way of the dynamic linker (ld.so(8)).
 type linker struct {
 	tree   *Tree
-	todo   []object
+	queue  []object // objects whose libraries are not added yet
 	system []string // folders that are searched for every object
 }
 
@@ -136,7 +136,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 	for _, dir := range search {
 		source, target := path.Join(dir.host, name), path.Join(dir.tree, name)
 		if l.tree.has(target) {
-			return nil // todo has the library, because it is one of the files
+			return nil // the queue has the library, because it is one of the files
 		}
 		if isCompatible(f, source) {
 			return l.take(o, source, target, inherited)
@@ -161,7 +161,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 	return &vitrine.BadInput{File: o.source, Found: "needs the library " + name + ", which this host lacks", Want: "install the package that has the library"}
 }
 
-// take adds a library or loader to the tree and to todo.
+// take adds a library or loader to the tree and to the queue.
 func (l *linker) take(by object, source, target string, rpath []folder) error {
 	if l.tree.has(target) {
 		return nil
@@ -169,7 +169,7 @@ func (l *linker) take(by object, source, target string, rpath []folder) error {
 	if err := l.tree.addSource(target, source); err != nil {
 		return &vitrine.BadInput{File: by.source, Found: fmt.Sprintf("needs %s: %v", source, err), Want: "install the package that has the file"}
 	}
-	l.todo = append(l.todo, object{source: source, target: target, rpath: rpath})
+	l.queue = append(l.queue, object{source: source, target: target, rpath: rpath})
 	return nil
 }
 

@@ -253,7 +253,7 @@ func millis(seconds float64) string {
 	return strconv.FormatFloat(ms, 'f', min(max(digits, 0), 6), 64)
 }
 
-// sortable formats a number with enough digits to sort lines by.
+// sortable formats a number with enough digits to sort rows by.
 func sortable(v float64) string {
 	if math.IsNaN(v) {
 		return ""

@@ -43,7 +43,7 @@ func cell(v *float64, format string) measuredCell {
 	if v == nil {
 		return measuredCell{Text: missing}
 	}
-	return measuredCell{fmt.Sprintf(format, *v), fmt.Sprint(*v)}
+	return measuredCell{fmt.Sprintf(format, *v), sortable(*v)}
 }
 
 func (r *run) trialTable() trialTable {
@@ -83,7 +83,7 @@ func backlogCell(o vitrine.Outcome) measuredCell {
 	if !known {
 		return measuredCell{Text: missing}
 	}
-	return measuredCell{fmt.Sprintf("%+.1f ± %.1f%%", 100*share, 100*half), fmt.Sprint(share)}
+	return measuredCell{fmt.Sprintf("%+.1f ± %.1f%%", 100*share, 100*half), sortable(share)}
 }
 
 // speedCell shows the speeds before, during and after the trial, sorted by the lowest.
@@ -100,7 +100,7 @@ func speedCell(h vitrine.HostReading) measuredCell {
 	}
 	c := measuredCell{Text: strings.Join(parts, " ")}
 	if !math.IsInf(lowest, 1) {
-		c.Sort = fmt.Sprint(lowest)
+		c.Sort = sortable(lowest)
 	}
 	return c
 }

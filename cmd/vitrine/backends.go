@@ -78,6 +78,8 @@ type backends struct {
 	impair *impair.Config  // impairments of the instances' links; nil: none
 	cpus   document.CPUs   // CPUs that a switch of the run may use; empty: any
 
+	emulator *int // CPU of the link emulator if servers.impair names none; nil: the generator's
+
 	planned bool // a paper's plan names the fabrics, not the user
 }
 

@@ -58,6 +58,20 @@ func TestCommandsOfTheProductionPage(t *testing.T) {
 	}
 }
 
+// TestStoreUnitWaitsForTheClock checks that the store's unit of docs/production.md starts it after the
+// clock is set. A store that starts while the clock is ahead deletes records.
+func TestStoreUnitWaitsForTheClock(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "production.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "/vitrine-store.service\n")
+	unit, _, _ := strings.Cut(rest, "```")
+	if !regexp.MustCompile(`(?m)^After=.*\btime-sync\.target\b`).MatchString(unit) {
+		t.Errorf("the store does not start after time-sync.target:\n%s", unit)
+	}
+}
+
 // TestAlertsOfTheProductionPage checks that the alert rules of docs/production.md are rules, and that
 // each metric in them stands in the code of its service.
 func TestAlertsOfTheProductionPage(t *testing.T) {

@@ -41,7 +41,7 @@ func (b *backends) manifest(ctx context.Context, cpus testbed.CPUs, substrates, 
 		}
 		m.Fabrics = append(m.Fabrics, name)
 		if version := fabrics()[name].version; version != nil {
-			m.FabricVersions[name] = version(ctx, parts[name])
+			m.FabricVersions[name] = version(ctx, b, parts[name])
 		}
 	}
 	m.NotIsolated = result.NotIsolated(m.Host, m.CPUs)

@@ -51,17 +51,19 @@ func TestManifestNamesEverySubstrate(t *testing.T) {
 	}
 }
 
-// TestManifestNamesTheSwitch checks that the manifest has Open vSwitch and its datapath, but no version
-// of a fabric of the kernel.
+// TestManifestNamesTheSwitch checks that the manifest has Open vSwitch, its datapath and its CPUs, but no
+// version of a fabric of the kernel.
 func TestManifestNamesTheSwitch(t *testing.T) {
-	want, err := ovs.Version(t.Context(), ovs.Config{})
+	cpus := document.CPUs{0, 1}
+	want, err := ovs.Version(t.Context(), ovs.Config{RunCPUs: cpus})
 	hosttest.Need(t, err)
 	b, err := newBackends(nil, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.cpus = cpus
 	m := b.manifest(t.Context(), testbed.CPUs{}, nil, []string{"bridge", "ovs"}, nil)
-	if len(m.FabricVersions) != 1 || m.FabricVersions["ovs"] != want || !strings.Contains(want, "datapath ") {
+	if len(m.FabricVersions) != 1 || m.FabricVersions["ovs"] != want || !strings.Contains(want, "datapath ") || !strings.Contains(want, "on CPUs 0-1") {
 		t.Errorf("got %q, want ovs: %q", m.FabricVersions, want)
 	}
 }

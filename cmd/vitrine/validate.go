@@ -57,7 +57,7 @@ func fileKinds() []fileKind {
 // validate detects the kind of the file and checks the file, including the options of back ends. A
 // file is of the kind that has the most of its top-level fields.
 func validate(path string) (kind string, err error) {
-	file, err := document.Read(path, "an input")
+	file, err := document.ReadLong(path, "an input") // check refuses a long file of another kind
 	if err != nil {
 		return "", err
 	}
