@@ -100,7 +100,7 @@ func (all realRecords) origin() string {
 	days := distinct(all, func(r realRecord) string { return r.Began.Format(time.DateOnly) })
 	commits := distinct(all, func(r realRecord) string { return "`" + r.Version + "`" })
 	hosts := distinct(all, func(r realRecord) string { return r.Host })
-	text := fmt.Sprintf("%s, by commit %s", strings.Join(days, " and "), strings.Join(commits, " and "))
+	text := fmt.Sprintf("%s, by commit %s", strings.Join(days, " and "), strings.Join(commits, ", "))
 	if len(hosts) > 0 {
 		text += ", on " + strings.Join(hosts, " and ")
 	}
