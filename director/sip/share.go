@@ -38,14 +38,17 @@ func (st *streams) isInstance(a netip.Addr) bool {
 	return st.server.core.trusts(st.server.core.rules.Load(), a)
 }
 
-// hasRoom reports whether another connection with an address that is not an instance's is
-// allowed.
-func (st *streams) hasRoom(a netip.Addr) bool {
-	return st.count < st.maxOthers && !st.isCrowded(a)
+// roomFor returns an error if no other connection with an address is allowed. known says that the address
+// is an instance's.
+func (st *streams) roomFor(a netip.Addr, known bool) error {
+	switch {
+	case !known && st.others[source.Of(a)] >= st.maxPerSource:
+		return errSource
+	case len(st.conns) >= st.maxConnections || !known && st.count >= st.maxOthers:
+		return errTotal
+	}
+	return nil
 }
-
-// isCrowded reports whether an address that is not an instance's has as many connections as it may.
-func (st *streams) isCrowded(a netip.Addr) bool { return st.others[source.Of(a)] >= st.maxPerSource }
 
 // addCount adds a new stream to the counts.
 func (st *streams) addCount(c *stream) {

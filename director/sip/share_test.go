@@ -52,12 +52,12 @@ func TestSlotsForInstances(t *testing.T) {
 
 // TestSources checks that all addresses of one IPv6 network share the limit of one source.
 func TestSources(t *testing.T) {
-	st := &streams{maxOthers: 100, maxPerSource: 2, others: map[netip.Addr]int{}}
+	st := &streams{maxConnections: 100, maxOthers: 100, maxPerSource: 2, others: map[netip.Addr]int{}}
 	var all []*stream
 	enter := func(text string, want bool) {
 		t.Helper()
 		a := netip.MustParseAddr(text)
-		if got := st.hasRoom(a); got != want {
+		if got := st.roomFor(a, false) == nil; got != want {
 			t.Errorf("%s: got room %v, want %v", a, got, want)
 		}
 		if want {

@@ -197,8 +197,8 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 		}
 		peer := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 		peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
-		if _, fresh := st.open(peer, listener, conn); !fresh {
-			st.refuse(peer)
+		if err := st.admit(peer, listener, conn); err != nil {
+			st.refuse(peer, err)
 			_ = conn.Close()
 			continue
 		}
@@ -206,18 +206,22 @@ func (st *streams) accept(ctx context.Context, l *net.TCPListener, listener int)
 	}
 }
 
-// refuse counts and logs a connection for which there is no room.
-func (st *streams) refuse(peer netip.AddrPort) {
-	st.mu.Lock()
-	crowded := !st.isInstance(peer.Addr()) && st.isCrowded(peer.Addr())
-	st.mu.Unlock()
-	if crowded {
+// The reasons why a connection is refused. They are part of a log message.
+var (
+	errTotal  = errors.New("the limit memory.connections is reached")
+	errSource = errors.New("the limit memory.connections_per_source is reached")
+	errEnded  = errors.New("the director ends")
+	errTwice  = errors.New("the last one of this peer has not ended")
+)
+
+// refuse counts and logs a connection that admit refused.
+func (st *streams) refuse(peer netip.AddrPort, why error) {
+	if errors.Is(why, errSource) {
 		st.crowded.Add(1)
-		st.log.Warn("SIP over TCP: connection refused: the limit memory.connections_per_source is reached", "peer", peer)
-		return
+	} else {
+		st.full.Add(1)
 	}
-	st.full.Add(1)
-	st.log.Warn("SIP over TCP: connection refused: the limit memory.connections is reached", "peer", peer)
+	st.log.Warn("SIP over TCP: connection refused: "+why.Error(), "peer", peer)
 }
 
 // find returns the stream of a peer: that of the listener if there is one, else that of another.
@@ -234,39 +238,37 @@ func (st *streams) find(peer netip.AddrPort, listener int) *stream {
 	return nil
 }
 
-// open returns the stream of a peer and reports whether it is new. conn is a new connection at the
-// listener. If it is nil, any stream of the peer will do, and a new one is dialed. open returns nil
-// if no more connections are allowed.
-func (st *streams) open(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
+// admit opens the stream of a new connection at the listener.
+func (st *streams) admit(peer netip.AddrPort, listener int, conn *net.TCPConn) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.openLocked(peer, listener, conn)
+	if st.conns[streamKey{peer, listener}] != nil {
+		return errTwice
+	}
+	_, err := st.open(peer, listener, conn)
+	return err
 }
 
-func (st *streams) openLocked(peer netip.AddrPort, listener int, conn *net.TCPConn) (c *stream, fresh bool) {
-	key := streamKey{peer, listener}
-	if conn == nil {
-		c = st.find(peer, listener)
-	} else {
-		c = st.conns[key]
-	}
-	if c != nil {
-		return c, false
+// open opens a stream over a connection; nil: open dials one. It fails if no more connections are allowed. The
+// caller holds mu.
+func (st *streams) open(peer netip.AddrPort, listener int, conn *net.TCPConn) (*stream, error) {
+	if st.closed || st.ctx == nil {
+		return nil, errEnded
 	}
 	known := st.isInstance(peer.Addr())
-	if st.closed || st.ctx == nil || len(st.conns) >= st.maxConnections || !known && !st.hasRoom(peer.Addr()) {
-		return nil, false
+	if err := st.roomFor(peer.Addr(), known); err != nil {
+		return nil, err
 	}
-	c = &stream{peer: peer, known: known, accepted: conn != nil, listener: listener, worker: st.workers[st.opened%uint64(len(st.workers))], conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
+	c := &stream{peer: peer, known: known, accepted: conn != nil, listener: listener, worker: st.workers[st.opened%uint64(len(st.workers))], conn: conn, queue: make(chan *[]byte, queueLength), done: make(chan struct{})}
 	st.opened++
-	st.conns[key] = c
+	st.conns[streamKey{peer, listener}] = c
 	st.addCount(c)
 	if conn == nil {
 		st.goroutines.Go(func() { st.dial(c) })
 	} else {
 		st.goroutines.Go(func() { st.serve(c) })
 	}
-	return c, true
+	return c, nil
 }
 
 // remove drops a stream and counts its unsent messages.
@@ -318,10 +320,14 @@ func (st *streams) push(out *Outgoing, b *[]byte) (cause meter.Cause, ok bool) {
 		c = st.find(out.Flow, out.Listener)
 	}
 	if c == nil {
-		if out.Back && st.find(out.To, out.Listener) == nil && !st.redials.AllowN(time.Now(), 1) {
+		c = st.find(out.To, out.Listener)
+	}
+	if c == nil {
+		if out.Back && !st.redials.AllowN(time.Now(), 1) {
 			return meter.NoConnection, false
 		}
-		if c, _ = st.openLocked(out.To, out.Listener, nil); c == nil {
+		var err error
+		if c, err = st.open(out.To, out.Listener, nil); err != nil {
 			return meter.NoConnection, false
 		}
 	}
