@@ -49,7 +49,7 @@ func (d *Director) listenToFile(ctx context.Context) error {
 		case <-d.options.Reload:
 		case <-timer.C:
 		}
-		if err := d.reload(); passes(err) {
+		if err := d.reload(); isTransient(err) {
 			timer.Reset(time.Second)
 		}
 	}
@@ -63,9 +63,9 @@ func isUnchanged(was, now fs.FileInfo) bool {
 	return os.SameFile(was, now) && was.Size() == now.Size() && was.ModTime().Equal(now.ModTime())
 }
 
-// passes reports whether a reload that failed with the error is to be tried again: a lease or a hand-over
+// isTransient reports whether a reload that failed with the error is to be tried again: a lease or a hand-over
 // refused it.
-func passes(err error) bool {
+func isTransient(err error) bool {
 	var lease *Conflict
 	return errors.As(err, &lease) || errors.Is(err, errFrozen)
 }
@@ -73,7 +73,7 @@ func passes(err error) bool {
 // reload puts the whole configuration file in force, or changes nothing. If the file has not
 // changed, reload only reads the tokens, certificates and keys again, which are in other files.
 // Changes by REST stay in the parts of the file that have not changed. reload logs the outcome
-// before the status shows it. An error that passes is logged and counted once.
+// before the status shows it. A transient error is logged and counted once.
 func (d *Director) reload() error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()
@@ -83,11 +83,11 @@ func (d *Director) reload() error {
 	was := d.reloads.err
 	d.reloads.at, d.reloads.err = d.options.Clock.Wall(), err
 	if err != nil {
-		if passes(err) && was != nil && was.Error() == err.Error() {
+		if isTransient(err) && was != nil && was.Error() == err.Error() {
 			return err
 		}
 		d.reloads.failed++
-		d.log.Error("reload failed; the configuration is unchanged", "error", err, "tried_again", passes(err))
+		d.log.Error("reload failed; the configuration is unchanged", "error", err, "tried_again", isTransient(err))
 		return err
 	}
 	if changed {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -165,7 +164,10 @@ func (c *Client) Alter(ctx context.Context, name string, change Change) (Instanc
 
 // AlterAll changes instances by their names in one epoch: all or none.
 func (c *Client) AlterAll(ctx context.Context, changes map[string]Change) error {
-	return c.call(ctx, http.MethodPatch, "/v1/instances", maps.Collect(maps.All(changes)), nil) // never null
+	if changes == nil {
+		changes = map[string]Change{} // JSON null is no object
+	}
+	return c.call(ctx, http.MethodPatch, "/v1/instances", changes, nil)
 }
 
 // Drain lets an instance finish its work and take nothing new.

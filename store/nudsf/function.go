@@ -73,6 +73,9 @@ func New(c Config) (*Function, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Failed == nil {
+		c.Failed = func(int) {}
+	}
 	f := &Function{}
 	c.Callbacks.Targets, c.Callbacks.Log = targets.Without(c.Own...), c.Log
 	f.Sender = callback.New(c.Callbacks)

@@ -24,7 +24,7 @@ type Config struct {
 	Sender   *callback.Sender // must run for notifications to be sent
 	Clock    func() time.Time
 	Log      *slog.Logger
-	Failed   func(status int) // called for each answer of status 500 or more; nil: none
+	Failed   func(status int) // called for each answer of status 500 or more
 	Limits   wire.Limits
 	Storages Storages // nil: every realm and storage exists
 	APIRoot  string   // "https://store.example:8443", prefix of URIs; empty: URIs are paths
@@ -79,7 +79,7 @@ func (c *Config) serve(h Handler) http.Handler {
 		problem := Problem(err)
 		if problem.Status >= http.StatusInternalServerError {
 			c.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-			if c.Failed != nil && r.Context().Err() == nil { // else the client is gone
+			if r.Context().Err() == nil { // else the client is gone
 				c.Failed(problem.Status)
 			}
 		}
