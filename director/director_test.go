@@ -3,7 +3,6 @@ package director
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -51,29 +50,9 @@ type running struct {
 	*Director
 	client *client.Client
 	reload chan struct{}
-	log    *safe
+	log    *hosttest.Output
 	stop   func()
 }
-
-// A safe is a log that tests can read while it is written.
-type safe struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *safe) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *safe) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-func (s *safe) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s, nil)) }
 
 // run starts a director with the file.
 func run(t testing.TB, path string, change ...func(*Options)) *running {
@@ -82,8 +61,8 @@ func run(t testing.TB, path string, change ...func(*Options)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{reload: make(chan struct{}, 1), log: new(safe)}
-	o := Options{Path: path, Clock: clock, Log: r.log.logger(), Reload: r.reload}
+	r := &running{reload: make(chan struct{}, 1), log: new(hosttest.Output)}
+	o := Options{Path: path, Clock: clock, Log: r.log.Logger(), Reload: r.reload}
 	for _, c := range change {
 		c(&o)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"vitrine/director/client"
 	"vitrine/director/directortest"
+	"vitrine/internal/hosttest"
 	"vitrine/wire/gtpc"
 )
 
@@ -120,8 +121,8 @@ func TestEchoHasTheSharedCounter(t *testing.T) {
 // TestShortageOfDescriptors checks that an instance stays up if the director has no descriptor for its
 // checks.
 func TestShortageOfDescriptors(t *testing.T) {
-	log := new(safe)
-	d := newDirector(t, good, func(o *Options) { o.Log = log.logger() })
+	log := new(hosttest.Output)
+	d := newDirector(t, good, func(o *Options) { o.Log = log.Logger() })
 	err := &net.OpError{Op: "dial", Net: "udp", Err: os.NewSyscallError("socket", syscall.EMFILE)}
 	for range 3 {
 		d.watch.record(d.watch.watched["reg-1"], err, Health{Fail: 1, Rise: 1})
@@ -133,9 +134,9 @@ func TestShortageOfDescriptors(t *testing.T) {
 
 // TestFewFiles checks that the director warns if it may open fewer files than it may have connections.
 func TestFewFiles(t *testing.T) {
-	log := new(safe)
+	log := new(hosttest.Output)
 	d := newDirector(t, strings.Replace(good, `"udp://127.0.0.1:0"`, `"udp://127.0.0.1:0", "tcp://127.0.0.1:0"`, 1))
-	d.log = log.logger()
+	d.log = log.Logger()
 	const need = 10_000 + 3 + otherFiles
 	if d.warnOfFiles(d.config.Load(), need); log.String() != "" {
 		t.Errorf("with enough files: %s", log)

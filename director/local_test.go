@@ -12,6 +12,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
+	"vitrine/internal/hosttest"
 )
 
 // bySocket returns a client that uses the director's unix socket.
@@ -136,7 +137,7 @@ func TestSocketPath(t *testing.T) {
 	write(t, filepath.Join(dir, "file"), "")
 	for name, want := range map[string]string{"c": "another director", "file": "not a socket"} {
 		other := write(t, filepath.Join(dir, "other.yaml"), good+"control: {socket: "+name+"}\n")
-		if _, err := New(t.Context(), Options{Path: other, Clock: clock, Log: r.log.logger()}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(t.Context(), Options{Path: other, Clock: clock, Log: r.log.Logger()}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -163,7 +164,7 @@ func TestSocketTooLong(t *testing.T) {
 	}
 	for _, name := range []string{strings.Repeat("f", 90) + "/c", strings.Repeat("c", 108)} {
 		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), good+"control: {socket: /"+name+"}\n")
-		_, err := New(t.Context(), Options{Path: path, Clock: clock, Log: new(safe).logger()})
+		_, err := New(t.Context(), Options{Path: path, Clock: clock, Log: new(hosttest.Output).Logger()})
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "too long for a unix socket") {
 			t.Errorf("socket name of %d bytes: got error %v", len(name)+1, err)
 		}
@@ -176,7 +177,7 @@ func TestSocketOfNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(t.Context(), Options{Path: write(t, filepath.Join(t.TempDir(), "director.yaml"), good), Clock: clock, Log: new(safe).logger()})
+	d, err := New(t.Context(), Options{Path: write(t, filepath.Join(t.TempDir(), "director.yaml"), good), Clock: clock, Log: new(hosttest.Output).Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}

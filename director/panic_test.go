@@ -11,6 +11,7 @@ import (
 
 	"vitrine/director/client"
 	"vitrine/director/table"
+	"vitrine/internal/hosttest"
 )
 
 const four = `
@@ -122,8 +123,8 @@ func TestPanic(t *testing.T) {
 // TestPanicIsShown checks that status, metrics and explain show the panic. The log must have one
 // line for its begin and one for its end. A reload must change the share.
 func TestPanicIsShown(t *testing.T) {
-	log := new(safe)
-	d := newDirector(t, four+"panic: 50%\n", func(o *Options) { o.Log = log.logger() })
+	log := new(hosttest.Output)
+	d := newDirector(t, four+"panic: 50%\n", func(o *Options) { o.Log = log.Logger() })
 	metric := func() string {
 		w := httptest.NewRecorder()
 		d.metricsHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

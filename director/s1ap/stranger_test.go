@@ -1,13 +1,11 @@
 package s1ap
 
 import (
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"vitrine/director/meter"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
@@ -239,33 +237,17 @@ func TestRequestsWithIdentifiersTheyHaveNotAreRefused(t *testing.T) {
 	a.at(e.Cell).expect(s1ap.Initiating, s1ap.UplinkNASTransport)
 }
 
-// A book is a log that tests can read while it is written.
-type book struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// logs makes a site write its log into the book.
-func (b *book) logs(c *Config, _ *Policy) { c.Log = slog.New(slog.NewTextHandler(b, nil)) }
-
-func (b *book) has(text string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(b.text.String(), text)
+// logTo makes a site write its log into the output.
+func logTo(log *hosttest.Output) func(*Config, *Policy) {
+	return func(c *Config, _ *Policy) { c.Log = log.Logger() }
 }
 
 // TestNetworksOfEnodebsAreEnforcedAtOnce takes the network of a connected eNodeB out of the policy, as a
 // reload does. Its association must end, and its connections too. Other eNodeBs must stay.
 func TestNetworksOfEnodebsAreEnforcedAtOnce(t *testing.T) {
 	a := newInstance(t, attachType, 1)
-	var log book
-	s := newSite(t, false, []*instance{a}, log.logs)
+	var log hosttest.Output
+	s := newSite(t, false, []*instance{a}, logTo(&log))
 	unwanted := s.connectFrom("127.0.0.2", 6)
 	unwanted.send(unwanted.AppendSetup(nil))
 	unwanted.expect(s1ap.Successful, s1ap.S1Setup)
@@ -279,7 +261,7 @@ func TestNetworksOfEnodebsAreEnforcedAtOnce(t *testing.T) {
 		t.Error("the eNodeB outside of the networks got a message, want the end of its association")
 	}
 	s.until("its connection has ended", func() bool { c := s.server.Counters(); return c.UEs == 1 && c.ENodeBs == 1 && c.Strangers == 1 })
-	if !log.has("association of an eNodeB refused: its address is in no network of s1ap.enodebs") {
+	if log.Count("association of an eNodeB refused: its address is in no network of s1ap.enodebs") == 0 {
 		t.Error("the log does not say why the association ended")
 	}
 	e.send(e.AppendUplink(nil, ids, []byte{7, 0x55}))
@@ -290,8 +272,8 @@ func TestNetworksOfEnodebsAreEnforcedAtOnce(t *testing.T) {
 // type, and the log must name what the eNodeB does not reach.
 func TestUnreachableInstanceIsTold(t *testing.T) {
 	a := newInstance(t, attachType, 1)
-	var log book
-	s := newSite(t, false, []*instance{a}, log.logs)
+	var log hosttest.Output
+	s := newSite(t, false, []*instance{a}, logTo(&log))
 	e := s.enodeb(5)
 	a.kill()
 	s.until("the association has ended", func() bool { return s.server.Counters().Links == 0 })
@@ -300,11 +282,11 @@ func TestUnreachableInstanceIsTold(t *testing.T) {
 	if failures := s.meter.Types()[0].Failures; failures["no_instance"] != 1 {
 		t.Errorf("got the failures %v of the type, want 1 for no_instance", failures)
 	}
-	s.until("the log names the instance", func() bool { return log.has("instance=" + a.listener.Addr().String()) })
+	s.until("the log names the instance", func() bool { return log.Count("instance="+a.listener.Addr().String()) > 0 })
 	f := s.connect(6)
 	f.send(f.AppendSetup(nil))
 	f.expect(s1ap.Unsuccessful, s1ap.S1Setup)
-	if !log.has("setup of an eNodeB refused: no instance accepts it") {
+	if log.Count("setup of an eNodeB refused: no instance accepts it") == 0 {
 		t.Error("the log does not say why S1 Setup failed")
 	}
 }

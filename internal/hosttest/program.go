@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"os/exec"
 	"strings"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"time"
 )
 
-// An Output collects what a program prints. It can be read while the program runs.
+// An Output collects what a program prints or logs. It can be read meanwhile.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,6 +31,12 @@ func (o *Output) String() string {
 	defer o.mu.Unlock()
 	return o.text.String()
 }
+
+// Count returns how often the output so far has the text.
+func (o *Output) Count(text string) int { return strings.Count(o.String(), text) }
+
+// Logger returns a logger that writes lines of text to the output.
+func (o *Output) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(o, nil)) }
 
 // Ready reports whether the program has printed that it serves.
 func (o *Output) Ready() bool { return strings.Contains(o.String(), "ready on") }

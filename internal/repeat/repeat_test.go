@@ -1,34 +1,23 @@
 package repeat
 
 import (
-	"bytes"
 	"fmt"
 	"log"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"vitrine/internal/hosttest"
 )
 
 // A book holds the logged text.
-type book struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
+type book struct{ hosttest.Output }
 
 // lines returns the number of lines that contain all of the texts.
 func (b *book) lines(texts ...string) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
+	for line := range strings.Lines(b.String()) {
 		has := true
 		for _, text := range texts {
 			has = has && strings.Contains(line, text)
@@ -64,7 +53,7 @@ func TestFlood(t *testing.T) {
 		time.Sleep(reports)
 		synctest.Wait()
 		if b.lines("callback failed", "level=WARN", fmt.Sprintf("more_lines_left_out=%d", 30_000-written)) != 1 {
-			t.Errorf("%d were written, and no count of the others:\n%s", written, b.text.String())
+			t.Errorf("%d were written, and no count of the others:\n%s", written, b.String())
 		}
 		before := b.lines()
 		time.Sleep(time.Hour)
@@ -141,8 +130,8 @@ func TestLongText(t *testing.T) {
 	l := limited(b)
 	long := strings.Repeat("x", 60_000)
 	l.Warn("access refused", "path", "/"+long, "status", 401)
-	if n := len(b.text.String()); n > longText+200 || b.lines("path=/xxx", "xxx... status=401") != 1 {
-		t.Errorf("got %d bytes, want the start of the path and the status: %.2000s", n, b.text.String())
+	if n := len(b.String()); n > longText+200 || b.lines("path=/xxx", "xxx... status=401") != 1 {
+		t.Errorf("got %d bytes, want the start of the path and the status: %.2000s", n, b.String())
 	}
 	l.Error("request failed", "path", "/"+long)
 	if b.lines("request failed", "xxx...") != 1 {

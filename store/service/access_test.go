@@ -77,7 +77,7 @@ func TestReload(t *testing.T) {
 	}
 	reload := make(chan struct{})
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	log := &lines{}
+	log := &hosttest.Output{}
 	s, url := running(t, Config{TLS: secure, Tokens: tokens, Reload: reload, Version: "v1", Routes: []Route{{Path: "/kv", Handler: ok}}}, log)
 	answers := func(c *x509.Certificate, token string) int {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https"+url[len("http"):]+"/kv", nil)
@@ -95,7 +95,7 @@ func TestReload(t *testing.T) {
 	read := func(line string, n int) {
 		t.Helper()
 		reload <- struct{}{}
-		hosttest.Until(t, time.Minute, line, func() bool { return log.count(line) == n })
+		hosttest.Until(t, time.Minute, line, func() bool { return log.Count(line) == n })
 	}
 	if got := answers(old, token); got != http.StatusOK {
 		t.Errorf("before the reload: got status %d, want 200", got)

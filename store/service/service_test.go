@@ -106,24 +106,6 @@ func dialFrom(t *testing.T, from, url string) net.Conn {
 	return c
 }
 
-// A lines is a log that tests can read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
-
 func TestTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(path, []byte("# who may ask\n\n"+token+"\nanother-long-token-1\n"), 0o600); err != nil {
@@ -134,7 +116,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	log := &lines{}
+	log := &hosttest.Output{}
 	s, url := running(t, Config{Tokens: tokens, Routes: []Route{
 		{Path: "/kv", Handler: ok, Operation: named}, {Path: "/health", Handler: ok, Open: true},
 	}}, log)
@@ -156,8 +138,8 @@ func TestTokens(t *testing.T) {
 	if got := get(t, url+"/kvother"); got.StatusCode != http.StatusNotFound {
 		t.Errorf("path outside the service: got status %d, want 404", got.StatusCode)
 	}
-	if log.count("access refused") != 6 || log.count("from=127.0.0.1:") != 6 || log.count(token) != 0 {
-		t.Errorf("log of failed access:\n%s", log.text.String())
+	if log.Count("access refused") != 6 || log.Count("from=127.0.0.1:") != 6 || log.Count(token) != 0 {
+		t.Errorf("log of failed access:\n%s", log.String())
 	}
 	if n := value(s.refused.WithLabelValues("token")); n != 6 {
 		t.Errorf("counted %v refused requests, want 6", n)
@@ -268,7 +250,7 @@ func TestProtocols(t *testing.T) {
 // and the metrics show why.
 func TestConnections(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	log := &lines{}
+	log := &hosttest.Output{}
 	s, url := running(t, Config{Connections: 1, Routes: []Route{{Path: "/kv", Handler: ok}}}, log)
 	first := dialFrom(t, "127.0.0.1", url)
 	ask := func(c net.Conn) error {
@@ -285,7 +267,7 @@ func TestConnections(t *testing.T) {
 	if err := ask(second); !errors.As(err, &wait) || !wait.Timeout() {
 		t.Errorf("connection above the limit: got %v, want a timeout", err)
 	}
-	hosttest.Until(t, 30*time.Second, "the log says which limit is reached", func() bool { return log.count("--max-connections allows") == 1 })
+	hosttest.Until(t, 30*time.Second, "the log says which limit is reached", func() bool { return log.Count("--max-connections allows") == 1 })
 	wantMetric(t, s, "vitrine_store_connections", 1)
 	first.Close()
 	_ = second.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -297,13 +279,13 @@ func TestConnections(t *testing.T) {
 // TestPanicsAreLogged checks that a request whose handler panics leaves a line in the log.
 func TestPanicsAreLogged(t *testing.T) {
 	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") })
-	log := &lines{}
+	log := &hosttest.Output{}
 	_, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: broken}}}, log)
 	if got, err := http.Get(url + "/kv"); err == nil {
 		got.Body.Close()
 		t.Errorf("got %s, want a closed connection", got.Status)
 	}
-	if log.count("a bug") == 0 {
+	if log.Count("a bug") == 0 {
 		t.Error("the log says nothing of the panic")
 	}
 }
@@ -338,7 +320,7 @@ func TestWatch(t *testing.T) {
 		"refused": {func(w *watch) { w.Refuse("get", "requests") }, refusing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := &lines{}
+			log := &hosttest.Output{}
 			w := newWatch(10*time.Millisecond, 0.01, time.Hour, slog.New(slog.NewTextHandler(log, nil)))
 			window := func(bad int) {
 				for i := range 1000 {
@@ -359,11 +341,11 @@ func TestWatch(t *testing.T) {
 			window(0)
 			window(11)
 			window(0)
-			if got := w.Past(); len(got) != 1 || got["get"] != c.want || past() != 1 || log.count("add an instance") != 1 {
-				t.Errorf("in every second window past the threshold: got %v, want %q; gauge %v, log:\n%s", got, c.want, past(), log.text.String())
+			if got := w.Past(); len(got) != 1 || got["get"] != c.want || past() != 1 || log.Count("add an instance") != 1 {
+				t.Errorf("in every second window past the threshold: got %v, want %q; gauge %v, log:\n%s", got, c.want, past(), log.String())
 			}
 			window(0)
-			if len(w.Past()) != 0 || past() != 0 || log.count("within the threshold again") != 1 {
+			if len(w.Past()) != 0 || past() != 0 || log.Count("within the threshold again") != 1 {
 				t.Error("the recovery was not logged or not shown by the gauge")
 			}
 			window(11)
