@@ -20,7 +20,7 @@ import (
 const lowest = 40
 
 // TestContainedExperimentImpaired runs the experiment of Contain-ed in small: figure 5 with three
-// setups at two rates, and the two setups with a director. All trials must be valid. At the lowest
+// setups at three rates, and the two setups with a director. All trials must be valid. At the lowest
 // rate all calls must succeed, the split setup must be slower by its delay, and Contain-ed must not
 // be. The best deployment of each setup counts, because other tests use the CPUs too.
 func TestContainedExperimentImpaired(t *testing.T) {
@@ -35,7 +35,7 @@ func TestContainedExperimentImpaired(t *testing.T) {
 	for _, x := range []struct {
 		name           string
 		rates, repeats int
-	}{{"figure-5", 2, 3}, {"figure-5-contained", 2, 3}, {"figure-7-contained", 1, 2}} {
+	}{{"figure-5", 3, 3}, {"figure-5-contained", 3, 3}, {"figure-7-contained", 1, 2}} {
 		for _, o := range experiment(t, program, "contain-ed/"+x.name, x.rates, x.repeats) {
 			setup := x.name + " " + o.Options
 			valid[setup]++
@@ -55,7 +55,7 @@ func TestContainedExperimentImpaired(t *testing.T) {
 		contained = "figure-5-contained "
 		subscribe = "figure-7-contained "
 	)
-	for setup, want := range map[string]int{ideal: 6, near: 6, far: 6, contained: 6, subscribe: 2} {
+	for setup, want := range map[string]int{ideal: 9, near: 9, far: 9, contained: 9, subscribe: 2} {
 		if valid[setup] != want || success[setup] != 1 {
 			t.Errorf("%s: %d valid trials, want %d; success at the lowest rate %g, want 1", setup, valid[setup], want, success[setup])
 		}
