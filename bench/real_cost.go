@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -79,15 +80,19 @@ type sensitivity struct {
 	power                  float64 // CPU time of a call ~ (1/speed)^power, at a constant rate
 }
 
-// sensitivity fits the trials of the runs that show the cost of a call. The result is false if too few
-// of them have both CPU time and speed.
+// sensitivity fits the trials of the runs that show the cost of a call, with a constant for each host. The
+// result is false if too few of them have both CPU time and speed.
 func (all realRecords) sensitivity() (s sensitivity, ok bool) {
 	const fewest = 10
+	hosts := distinct(all, func(r realRecord) string { return cmp.Or(r.Host, "a host") })
 	var x, y, speeds []float64
 	for _, r := range all {
+		constants := make([]float64, len(hosts))
+		constants[slices.Index(hosts, cmp.Or(r.Host, "a host"))] = 1
 		for _, t := range r.Trials {
 			if t.Speed > 0 && t.showsCost(r.Capacity.Rate) {
-				x, y, speeds = append(x, 1, math.Log(t.Rate), -math.Log(t.Speed)), append(y, math.Log(t.CPU)), append(speeds, t.Speed)
+				x = append(append(x, constants...), math.Log(t.Rate), -math.Log(t.Speed))
+				y, speeds = append(y, math.Log(t.CPU)), append(speeds, t.Speed)
 			}
 		}
 	}
@@ -95,8 +100,8 @@ func (all realRecords) sensitivity() (s sensitivity, ok bool) {
 		return s, false
 	}
 	var fit mat.VecDense
-	if err := fit.SolveVec(mat.NewDense(len(y), 3, x), mat.NewVecDense(len(y), y)); err != nil {
+	if err := fit.SolveVec(mat.NewDense(len(y), len(hosts)+2, x), mat.NewVecDense(len(y), y)); err != nil {
 		return s, false // all rates or all speeds are equal
 	}
-	return sensitivity{stat.Mean(speeds, nil), slices.Min(speeds), slices.Max(speeds), fit.AtVec(2)}, true
+	return sensitivity{stat.Mean(speeds, nil), slices.Min(speeds), slices.Max(speeds), fit.AtVec(len(hosts) + 1)}, true
 }

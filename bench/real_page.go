@@ -52,8 +52,6 @@ func coverageText(runs []judged) string {
 // summary returns sentences about the runs of the adaptive search: their source, coverage, spread
 // and cost.
 func (b *realBench) summary(ours []judged, without int) string {
-	trials, each := b.blocks()
-	whole, _ := newReference(trials)
 	var runs realRecords
 	for _, j := range ours {
 		runs = append(runs, j.realRecord)
@@ -67,12 +65,21 @@ func (b *realBench) summary(ours []judged, without int) string {
 	if n := countRuns(ours, func(j judged) bool { return !j.between }); n > 0 {
 		text += fmt.Sprintf(" Runs with a block on one side only, because the bench was stopped: %d.", n)
 	}
-	text += fmt.Sprintf(" The blocks next to runs find %s; together %.4g [%.4g, %.4g], over %d deployments.",
-		rates(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
+	hosts := hostsOf(ours)
+	for i, host := range hosts {
+		trials, each := b.blocks(host)
+		whole, _ := newReference(trials)
+		where := ""
+		if len(hosts) > 1 {
+			where = fmt.Sprintf(" on host %d", i+1)
+		}
+		text += fmt.Sprintf(" The blocks next to runs%s find %s; together %.4g [%.4g, %.4g], over %d deployments.",
+			where, rates(each), whole.Rate, whole.Low, whole.High, whole.Deployments)
+	}
 	found := slices.DeleteFunc(slices.Clone(ours), func(j judged) bool { return !j.found() })
-	if len(found) > 1 {
-		text += fmt.Sprintf(" Standard deviation between runs: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
-			100*runToRun(found), 100*median(values(found, judged.statedSD)), 100*math.Expm1(median(values(found, judged.difference))),
+	if sd := runToRun(found); !math.IsNaN(sd) {
+		text += fmt.Sprintf(" Standard deviation between runs%s: %.1f%%; their intervals state %.1f%%. Medians: difference %+.1f%%, %.0f s of load, %.0f s in all.",
+			onOneHost(hosts), 100*sd, 100*median(values(found, judged.statedSD)), 100*math.Expm1(median(values(found, judged.difference))),
 			median(values(found, judged.load)), median(values(found, judged.wall)))
 	}
 	if s, ok := runs.sensitivity(); ok {
@@ -84,6 +91,14 @@ func (b *realBench) summary(ours []judged, without int) string {
 			costFrom, costTo, e.least, e.most, e.power, e.correlation)
 	}
 	return text
+}
+
+// onOneHost returns what a standard deviation is restricted to if there are several hosts.
+func onOneHost(hosts []string) string {
+	if len(hosts) > 1 {
+		return " of one host"
+	}
+	return ""
 }
 
 // rates returns the capacities of blocks.

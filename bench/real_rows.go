@@ -57,9 +57,32 @@ func (j judged) statedSD() float64 {
 	return (j.Capacity.High - j.Capacity.Low) / j.Capacity.Rate / 2 / normal95
 }
 
-// runToRun returns the standard deviation between the estimates of runs, as a share of the estimate.
+// runToRun returns the standard deviation between the estimates of runs on one host, as a share of the
+// estimate; NaN: no host has two runs. Hosts differ by much more than runs do.
 func runToRun(runs []judged) float64 {
-	return stat.StdDev(values(runs, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
+	squares, free := 0.0, 0.0
+	for _, host := range hostsOf(runs) {
+		own := onHost(runs, host)
+		if n := float64(len(own)); n > 1 {
+			squares += (n - 1) * stat.Variance(values(own, func(j judged) float64 { return math.Log(j.Capacity.Rate) }), nil)
+			free += n - 1
+		}
+	}
+	return math.Sqrt(squares / free)
+}
+
+// hostsOf returns the hosts of runs, in the order of the runs.
+func hostsOf(runs []judged) (hosts []string) {
+	for _, j := range runs {
+		if !slices.Contains(hosts, j.Host) {
+			hosts = append(hosts, j.Host)
+		}
+	}
+	return hosts
+}
+
+func onHost(runs []judged, host string) []judged {
+	return slices.DeleteFunc(slices.Clone(runs), func(j judged) bool { return j.Host != host })
 }
 
 // judge pairs the runs of a search with their neighbouring blocks. without is the number of runs
@@ -95,14 +118,14 @@ func (b *realBench) nearest(session string, from, step int) (trials []realTrial)
 	return trials
 }
 
-// blocks returns the trials of the blocks that runs are compared with, and the estimate of each of
-// these blocks.
-func (b *realBench) blocks() (trials []realTrial, each []reference) {
+// blocks returns the trials of the blocks on a host that runs are compared with, and the estimate of each
+// of these blocks.
+func (b *realBench) blocks(host string) (trials []realTrial, each []reference) {
 	hasRun := func(r realRecord) bool {
 		return slices.ContainsFunc(b.all, func(o realRecord) bool { return o.Kind == realRun && o.Session == r.Session })
 	}
 	for _, r := range b.all {
-		if r.Kind != realBlock || !hasRun(r) {
+		if r.Kind != realBlock || r.Host != host || !hasRun(r) {
 			continue
 		}
 		trials = append(trials, r.Trials...)
@@ -133,26 +156,36 @@ func (b *realBench) rows() []Row {
 	return slices.Concat(rows, b.estimateRows(name, ours), b.costRows(name, ours), b.peerRows(name, ours))
 }
 
-// estimateRows returns rows about the estimates: their differences from the blocks, their spread,
-// and the drift of the blocks.
-func (b *realBench) estimateRows(name func(string) string, ours []judged) []Row {
-	trials, each := b.blocks()
+// estimateRows returns rows about the estimates: their error, their differences from the blocks on each
+// host, their spread, and the drift of the blocks.
+func (b *realBench) estimateRows(name func(string) string, ours []judged) (rows []Row) {
+	for i, host := range hostsOf(ours) {
+		of := name
+		if i > 0 {
+			of = func(what string) string { return name(fmt.Sprintf("host-%d/%s", i+1, what)) }
+		}
+		rows = append(rows, b.hostRows(of, host, onHost(ours, host))...)
+	}
+	asked := b.counts.Precision
+	errs := values(ours, judged.error)
+	rows = append(rows, newRow(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
+		values(errs, func(e float64) float64 { return e / asked }), len(ours)))
+	if sd := runToRun(ours); !math.IsNaN(sd) {
+		stated := median(values(ours, judged.statedSD))
+		rows = append(rows, newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, nil, len(ours)))
+	}
+	return rows
+}
+
+// hostRows returns the mean of the runs on a host against its blocks, and the drift of these blocks.
+func (b *realBench) hostRows(name func(string) string, host string, ours []judged) []Row {
+	trials, each := b.blocks(host)
 	whole, _ := newReference(trials)
 	ratios := values(ours, func(j judged) float64 { return j.Capacity.Rate / whole.Rate })
 	mean := stat.Mean(ratios, nil)
-	asked := b.counts.Precision
-	errs := values(ours, judged.error)
-	rows := []Row{
-		newRow(name("mean"), b.workload.Unit, fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
-			mean*whole.Rate, whole.Rate, mean, ratios, len(ours)),
-		newRow(name("error"), "|ln(estimate/blocks)|", "the precision asked for", "", median(errs), asked, median(errs)/asked,
-			values(errs, func(e float64) float64 { return e / asked }), len(ours)),
-	}
-	if len(ours) > 1 {
-		stated := median(values(ours, judged.statedSD))
-		sd := runToRun(ours)
-		rows = append(rows, newRow(name("run-to-run"), "of the capacity", "the standard deviation that the runs' intervals state", "", sd, stated, sd/stated, nil, len(ours)))
-	}
+	rows := []Row{newRow(name("mean"), b.workload.Unit,
+		fmt.Sprintf("all blocks together, [%.4g, %.4g] with %d deployments", whole.Low, whole.High, whole.Deployments), "",
+		mean*whole.Rate, whole.Rate, mean, ratios, len(ours))}
 	if len(each) > 1 {
 		rows = append(rows, driftRow(name("drift"), b.workload.Unit, each))
 	}

@@ -433,8 +433,22 @@ func TestBlocksBesideARun(t *testing.T) {
 	if len(runs) != 1 || without != 0 || runs[0].beside.Deployments != 3 || !runs[0].between || runs[0].beside.Rate <= 100 {
 		t.Errorf("%+v, %d without blocks", runs, without)
 	}
-	if trials, _ := b.blocks(); len(trials) != 3 {
+	if trials, _ := b.blocks(""); len(trials) != 3 {
 		t.Errorf("%d trials of blocks, want 3", len(trials))
+	}
+}
+
+// TestRunsAreSpreadOnTheirOwnHost checks that a faster host does not count as a spread of the runs.
+func TestRunsAreSpreadOnTheirOwnHost(t *testing.T) {
+	on := func(host string, rate float64) judged {
+		return judged{realRecord: realRecord{Host: host, Capacity: &vitrine.Capacity{Rate: rate, Low: rate - 1, High: rate + 1}}}
+	}
+	one, two := []judged{on("slow", 100), on("slow", 110)}, []judged{on("slow", 100), on("fast", 200), on("slow", 110), on("fast", 220)}
+	if a, b := runToRun(one), runToRun(two); math.Abs(a-b) > 1e-9 || a < 0.06 || a > 0.07 {
+		t.Errorf("got a standard deviation of %g on one host and %g on two", a, b)
+	}
+	if sd := runToRun([]judged{on("slow", 100), on("fast", 200)}); !math.IsNaN(sd) {
+		t.Errorf("got %g for hosts with one run each", sd)
 	}
 }
 

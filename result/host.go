@@ -143,21 +143,30 @@ func (p *probe) readCPUs(fs procfs.FS) {
 		return
 	}
 	p.host.CPUs = len(cpus)
-	p.host.CPUModel = cpus[0].ModelName
+	p.host.CPUModel = modelOf(cpus[0])
 	if p.host.CPUModel == "" {
 		p.miss(errors.New("/proc/cpuinfo names no model"), "cpu_model")
 	}
 	p.readVirtualization(cpus[0])
 }
 
+// modelOf returns the name of a CPU's model. A name without a number, which many hypervisors show, may be of
+// several generations: family and model tell them apart.
+func modelOf(cpu procfs.CPUInfo) string {
+	if cpu.ModelName == "" || cpu.CPUFamily == "" || strings.ContainsAny(cpu.ModelName, "0123456789") {
+		return cpu.ModelName
+	}
+	return fmt.Sprintf("%s (family %s, model %s)", cpu.ModelName, cpu.CPUFamily, cpu.Model)
+}
+
 // readVirtualization reads the CPU flag that a hypervisor sets for its guests (CPUID leaf 1, ECX
 // bit 31). The firmware's tables have the hypervisor's name.
 func (p *probe) readVirtualization(cpu procfs.CPUInfo) {
-	if len(cpu.Flags) == 0 {
-		p.miss(errors.New("/proc/cpuinfo has no flags"), "virtualization")
+	switch {
+	case !slices.Contains(cpu.Flags, "fpu"): // which every x86 has, and no other architecture that lists flags
+		p.miss(errors.New("/proc/cpuinfo says it on x86 only"), "virtualization")
 		return
-	}
-	if !slices.Contains(cpu.Flags, "hypervisor") {
+	case !slices.Contains(cpu.Flags, "hypervisor"):
 		p.host.Virtualization = "none"
 		return
 	}

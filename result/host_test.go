@@ -75,6 +75,15 @@ func TestHostIsReadWhole(t *testing.T) {
 	}
 }
 
+// TestVirtualizationElsewhere checks a CPU of another architecture, whose flags never name a hypervisor.
+func TestVirtualizationElsewhere(t *testing.T) {
+	files := server()
+	files["proc/cpuinfo"] = strings.ReplaceAll(files["proc/cpuinfo"], "fpu tsc", "fp asimd evtstrm")
+	if h := result.ReadHost(plant(t, files)); h.Virtualization != "" || h.Missing["virtualization"] == "" {
+		t.Errorf("read virtualization %q, missing %q", h.Virtualization, h.Missing["virtualization"])
+	}
+}
+
 // TestOfflineCPU checks that a CPU that is offline, as the siblings after SMT was turned off, hides
 // nothing about the others.
 func TestOfflineCPU(t *testing.T) {
@@ -151,5 +160,14 @@ func TestThisHostIsRead(t *testing.T) {
 	h := result.ReadHost("/")
 	if h.Name == "" || h.Kernel == "" || h.CPUs == 0 || h.MemoryBytes == 0 {
 		t.Errorf("read %+v", h)
+	}
+}
+
+// TestCPUsOfOneNameDiffer checks that a CPU is told from one of another generation whose name a hypervisor hides.
+func TestCPUsOfOneNameDiffer(t *testing.T) {
+	files := server()
+	files["proc/cpuinfo"] = strings.ReplaceAll(files["proc/cpuinfo"], "model name\t: Xeon E5-2680 v2", "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC")
+	if got := result.ReadHost(plant(t, files)).CPUModel; got != "AMD EPYC (family 26, model 2)" {
+		t.Errorf("got %q, want family and model", got)
 	}
 }
