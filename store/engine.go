@@ -241,12 +241,13 @@ type Gauges struct {
 }
 
 // NoteFull updates full by the outcome of a Write, for engines that learn only from a put whether
-// there is room.
+// there is room. A put in place of a deleted record needs none.
 func NoteFull(full *atomic.Bool, ops []Op, err error) {
+	has := func(a Action) bool { return slices.ContainsFunc(ops, func(o Op) bool { return o.Action == a }) }
 	switch {
 	case errors.Is(err, ErrFull):
 		full.Store(true)
-	case err == nil && full.Load() && slices.ContainsFunc(ops, func(o Op) bool { return o.Action == Put }):
+	case err == nil && full.Load() && has(Put) && !has(Delete):
 		full.Store(false)
 	}
 }

@@ -12,7 +12,7 @@ var (
 	ErrNotFound = errors.New("store: no such record")
 	ErrClosed   = errors.New("store: closed")
 	// ErrFull means that the disk, a quota or the limit on records is exhausted. Reads and deletes
-	// still work.
+	// still work. A write that puts records in place of others that it deletes may work.
 	ErrFull = errors.New("store: full: free space, raise the limit, or delete records")
 )
 
@@ -62,10 +62,13 @@ func (e *Late) Error() string {
 // TooLarge is the error of a request that exceeds a limit. Nothing was done.
 type TooLarge struct {
 	What        string // "name", "value", "tags", "ops", ...
-	Size, Limit int    // bytes or count
+	Size, Limit int    // bytes or count; 0: unknown
 }
 
 func (e *TooLarge) Error() string {
+	if e.Limit == 0 {
+		return "store: " + e.What + " is too large"
+	}
 	return fmt.Sprintf("store: %s of %d is over the limit of %d", e.What, e.Size, e.Limit)
 }
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"vitrine/store/nudsf/wire"
@@ -193,7 +194,12 @@ func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 
 // send sends a request to the stores in turn, until one of them answers.
 func (c *Client) send(ctx context.Context, q request) (response *http.Response, err error) {
-	for _, s := range c.servers.order() {
+	order := c.servers.order()
+	var connected *atomic.Bool // nil: the request may go to the next store in any case, or there is none
+	if q.method != http.MethodGet && len(order) > 1 {
+		ctx, connected = trace(ctx)
+	}
+	for _, s := range order {
 		sent := time.Since(c.servers.began)
 		response, err = c.sendTo(ctx, s.base, q)
 		if err == nil {
@@ -204,7 +210,7 @@ func (c *Client) send(ctx context.Context, q request) (response *http.Response, 
 		if !errors.Is(ctx.Err(), context.Canceled) { // cancellation does not mean that the store failed
 			c.servers.failed(s)
 		}
-		if ctx.Err() != nil || !repeatable(q.method, err) {
+		if ctx.Err() != nil || connected != nil && connected.Load() { // a store may have made the write
 			break
 		}
 	}

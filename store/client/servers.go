@@ -2,10 +2,10 @@ package client
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strings"
@@ -137,9 +137,13 @@ func (s *servers) clockAhead(now time.Time) time.Duration {
 	return nearest
 }
 
-// repeatable reports whether a failed request may go to another store. The first store must
-// not have got the request, unless the request changes nothing.
-func repeatable(method string, err error) bool {
-	var dial *net.OpError
-	return method == http.MethodGet || errors.As(err, &dial) && dial.Op == "dial"
+// trace returns a context for a write, and whether the write got a connection, with its TLS handshake.
+// Without one, no store has the write. net/http sends a write again only if no store has it, so the last
+// connection counts.
+func trace(ctx context.Context) (context.Context, *atomic.Bool) {
+	connected := new(atomic.Bool)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}), connected
 }

@@ -1,6 +1,8 @@
 package client_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -138,6 +140,26 @@ func TestWritesAreNotRepeated(t *testing.T) {
 	}
 	if a.gets.Load() != 4 || b.gets.Load() == 0 {
 		t.Errorf("of 4 reads, the healthy store got %d and the broken store %d", a.gets.Load(), b.gets.Load())
+	}
+}
+
+// TestWriteAfterFailedHandshake checks that a write goes on to the next store if the TLS handshake fails.
+func TestWriteAfterFailedHandshake(t *testing.T) {
+	t.Parallel()
+	good := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"1"`) }))
+	t.Cleanup(good.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(good.Certificate())
+	plain := count(t, "") // speaks no TLS
+	c, err := client.New(client.Config{Base: strings.Replace(plain.URL, "http:", "https:", 1) + "," + good.URL, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for range 4 { // some begin at the other store
+		if err := put(t, c.KV("")); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

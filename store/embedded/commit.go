@@ -154,7 +154,7 @@ func (e *Engine) add(g *group, r *request) {
 	}
 	now := e.config.Now()
 	g.before = g.before[:0]
-	var fresh int64
+	var more int64
 	for i := range r.ops {
 		o := &r.ops[i]
 		s, err := e.current(g, r.space, o, now)
@@ -173,11 +173,14 @@ func (e *Engine) add(g *group, r *request) {
 			r.err = &store.Conflict{Op: i, Version: version}
 			return
 		}
-		if o.Action == store.Put && !s.exists {
-			fresh++
+		switch {
+		case o.Action == store.Put && !s.exists:
+			more++
+		case o.Action == store.Delete && o.Existed:
+			more--
 		}
 	}
-	if r.err = e.room(r.ops, fresh); r.err != nil {
+	if r.err = e.room(r.ops, g.before, more); r.err != nil {
 		return
 	}
 	for i := range r.ops {
@@ -185,16 +188,38 @@ func (e *Engine) add(g *group, r *request) {
 	}
 }
 
-// room returns ErrFull if the ops include puts and there is no room for them.
-func (e *Engine) room(ops []store.Op, fresh int64) error {
-	if fresh > 0 && e.records.Load()+fresh > e.config.MaxRecords {
+// room returns ErrFull if there is no room for the ops, which add more records than they delete.
+func (e *Engine) room(ops []store.Op, before []*state, more int64) error {
+	if more > 0 && e.records.Load()+more > e.config.MaxRecords {
 		return store.ErrFull
 	}
 	e.disk.check(e)
-	if e.disk.full.Load() && slices.ContainsFunc(ops, func(o store.Op) bool { return o.Action == store.Put }) {
+	puts := func(o store.Op) bool { return o.Action == store.Put }
+	if e.disk.full.Load() && slices.ContainsFunc(ops, puts) && (e.disk.low || !replaces(ops, before)) {
 		return store.ErrFull
 	}
 	return nil
+}
+
+// growth is how many bytes a write may put beyond those that it deletes, if the disk is full. write.lua of
+// package redis has the same number.
+const growth = 16 << 10
+
+// replaces reports whether the ops put records in place of others that they delete. The expiry of a timer puts
+// its notification in place of the timer, so a full disk must take it. But half of the reserve stays for writes
+// that were answered.
+func replaces(ops []store.Op, before []*state) bool {
+	deletes, grown := false, 0
+	for i := range ops {
+		switch o := &ops[i]; {
+		case o.Action == store.Put:
+			grown += store.EncodedSize(o)
+		case o.Action == store.Delete && o.Existed:
+			deletes = true
+			grown -= len(before[i].raw)
+		}
+	}
+	return deletes && grown <= growth
 }
 
 // current returns the record of o after the group's earlier writes. For a put the value may

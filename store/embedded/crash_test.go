@@ -237,7 +237,8 @@ func TestSyncedBeforeAnswer(t *testing.T) {
 }
 
 // TestReserve checks that the engine refuses puts while the free space is below the reserve, but
-// still reads and deletes. It must accept puts again when there is space.
+// still reads, deletes, and puts a record in place of another, the last while half of the reserve is free.
+// It must accept puts again when there is space.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -256,7 +257,28 @@ func TestReserve(t *testing.T) {
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: "a"}, &r); err != nil {
 		t.Error(err)
 	}
-	if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: "a"}); err != nil {
+	replace := func(old, name string, size int) error {
+		return e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: old}, store.Op{Action: store.Put, Name: name, Value: make([]byte, size)})
+	}
+	if err := replace("a", "large", 17<<10); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a large put in place of a small record on a full disk: got %v, want ErrFull", err)
+	}
+	if err := replace("none", "letter", 1<<10); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a put in place of no record on a full disk: got %v, want ErrFull", err)
+	}
+	if err := replace("a", "letter", 1<<10); err != nil {
+		t.Errorf("a put in place of a deleted record on a full disk: %v", err)
+	}
+	room(1<<9 - 1)
+	last, next := "letter", "other"
+	hosttest.Until(t, 20*time.Second, "a put in place of a record is refused", func() bool {
+		err := replace(last, next, 1)
+		if err == nil { // the free space was not measured again
+			last, next = next, last
+		}
+		return errors.Is(err, store.ErrFull)
+	})
+	if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: last}); err != nil {
 		t.Errorf("delete on a full disk: %v", err)
 	}
 	if s, err := e.Gauges(t.Context()); err != nil || !s.Full {
@@ -296,7 +318,16 @@ func TestMaxRecords(t *testing.T) {
 	if err := write(store.Put, "a"); err != nil {
 		t.Errorf("a put of the only record: %v", err)
 	}
-	if err := write(store.Delete, "a"); err != nil || full() {
+	replace := func(old string) error {
+		return e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: old}, store.Op{Action: store.Put, Name: "b"})
+	}
+	if err := replace("none"); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a record in place of none: got %v, want ErrFull", err)
+	}
+	if err := replace("a"); err != nil {
+		t.Errorf("a record in place of the only one: %v", err)
+	}
+	if err := write(store.Delete, "b"); err != nil || full() {
 		t.Errorf("after the deletion: got error %v, full %t", err, full())
 	}
 }

@@ -18,6 +18,7 @@ const (
 // move from the log into tables. Only the committer calls check and wrote.
 type disk struct {
 	full    atomic.Bool
+	low     bool // less than half of the reserve is free; only for the committer
 	checked time.Time
 	written int // bytes since checked
 	unknown bool
@@ -40,6 +41,7 @@ func (d *disk) check(e *Engine) {
 		return
 	}
 	d.unknown = false
+	d.low = usage.AvailBytes < e.config.ReserveBytes/2
 	full := usage.AvailBytes < e.config.ReserveBytes
 	if d.full.Swap(full) == full {
 		return

@@ -165,7 +165,7 @@ func (e *Engine) Close() error {
 // their parts. A record's version is its ModRevision.
 //
 //	s/SPACE 0 r NAME                   encoded record
-//	s/SPACE 0 m                        marker: deletions in the same revision are expiries
+//	s/SPACE 0 m                        marker: deletions in the same revision are expiries; see commitExpiry
 //	t/SPACE 0 TAG 0 VALUE 0 NAME       empty: NAME has the tag
 //	x/EXPIRES(16 hex) SPACE 0 NAME     empty: NAME expires then
 func (e *Engine) recordKey(space, name string) string {
@@ -208,7 +208,7 @@ func (e *Engine) translate(err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyOps):
 		return &store.TooLarge{What: "ops with their tags", Size: maxTxn + 1, Limit: maxTxn}
 	case errors.Is(err, rpctypes.ErrRequestTooLarge) || status.Code(err) == codes.ResourceExhausted:
-		return &store.TooLarge{What: "request", Size: store.MaxValue + 1, Limit: store.MaxValue}
+		return &store.TooLarge{What: "the request for etcd"} // --max-request-bytes of etcd is unknown here
 	}
 	return fmt.Errorf("store: etcd: %w", err)
 }

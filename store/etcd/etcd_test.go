@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"vitrine/internal/hosttest"
 	"vitrine/store"
 	"vitrine/store/etcd"
 	"vitrine/store/storetest"
@@ -51,21 +52,35 @@ func TestManyExpire(t *testing.T) {
 	storetest.Expire(t, open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true}), clock, 20_000)
 }
 
-// TestFull checks that puts beyond the quota are refused, and that the gauges then say so.
+// TestFull checks that puts beyond the quota are refused, and that the gauges then say so. Records must still
+// expire, and be deleted.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	endpoint := storetest.Etcd(t, 1, "--quota-backend-bytes", "4194304")[0].Endpoint
-	e := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: time.Now, Unchecked: true})
-	var err error
+	clock := storetest.NewClock()
+	e := open(t, etcd.Config{Endpoints: []string{endpoint}, Now: clock.Now, Unchecked: true})
+	err := e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "mortal", Expires: clock.Now().Add(time.Second)},
+		store.Op{Action: store.Put, Name: "asked for", Expires: clock.Now().Add(time.Second)})
 	for i := 0; i < 1000 && err == nil; i++ {
 		err = e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: fmt.Sprint(i), Value: make([]byte, 64<<10)})
 	}
 	if !errors.Is(err, store.ErrFull) {
 		t.Fatalf("got %v, want ErrFull", err)
 	}
-	if g, err := e.Gauges(t.Context()); err != nil || !g.Full || g.Waiting != -1 {
+	g, err := e.Gauges(t.Context())
+	if err != nil || !g.Full || g.Waiting != -1 {
 		t.Errorf("got gauges %+v, error %v, want a full store, and -1 writes that wait: unknown", g, err)
 	}
+	clock.Advance(2 * time.Second)
+	for _, name := range []string{"asked for", "0"} {
+		if err := e.Write(t.Context(), "s", store.Op{Action: store.Delete, Name: name}); err != nil {
+			t.Errorf("delete %q in a full store: %v", name, err)
+		}
+	}
+	hosttest.Until(t, 20*time.Second, "the expired records are removed", func() bool {
+		left, err := e.Gauges(t.Context())
+		return err == nil && left.Records <= g.Records-3
+	})
 }
 
 // TestTwoStores checks that two stores over one etcd each report an expiry once.

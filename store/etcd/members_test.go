@@ -88,7 +88,7 @@ func watched(t *testing.T, e store.Engine) <-chan error {
 
 // TestMembers kills the leader of three members during operations, starts it again, and kills the
 // next leader. The history must be linearizable. When only one member is left, a watch must end
-// with an error, and reads and writes must soon be refused: their clients wait longer.
+// with an error, and reads, writes and watches must soon be refused: their clients wait longer.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	all := members(storetest.Etcd(t, 3))
@@ -132,6 +132,7 @@ func TestMembers(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"read":  func() error { return e.Get(ctx, store.Key{Space: "s", Name: "k0"}, &r) },
 		"write": func() error { return e.Write(ctx, "s", store.Op{Action: store.Put, Name: "k0"}) },
+		"watch": func() error { return storetest.ReadError(t, e.Watch(ctx, "s", "", 0)) },
 	} {
 		began := time.Now()
 		err := do()

@@ -1,8 +1,11 @@
 package etcd
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -148,32 +151,43 @@ func (e *Engine) readDue(entries []expiry) ([]storedRecord, error) {
 // it handled. If one of the records has changed meanwhile, it handles none, and the caller lists the
 // entries again.
 func (e *Engine) expireAll(entries []expiry, stored []storedRecord) (handled int, err error) {
-	var changes []clientv3.Op
+	var changes, marks []clientv3.Op
 	var guards []clientv3.Cmp
 	marked := map[string]bool{}
 	for i, x := range entries {
 		was, space := &stored[i], x.record.Space
 		next := []clientv3.Op{clientv3.OpDelete(x.key)} // no other change if another store has deleted the record already
+		var mark []clientv3.Op
 		if was.revision != 0 && store.Milliseconds(was.record.Expires) == x.ms {
 			next = e.change(nil, space, &store.Op{Action: store.Delete, Name: x.record.Name}, was)
 			if !marked[space] {
-				next = append(next, clientv3.OpPut(e.markerKey(space), ""))
+				mark = []clientv3.Op{clientv3.OpPut(e.markerKey(space), "")}
 			}
 		}
-		if len(changes)+len(next) > maxTxn {
+		if len(changes)+len(marks)+len(next)+len(mark) > maxTxn {
 			break
 		}
 		handled++
-		marked[space] = marked[space] || len(next) > 1
-		changes = append(changes, next...)
+		marked[space] = marked[space] || mark != nil
+		changes, marks = append(changes, next...), append(marks, mark...)
 		guards = append(guards, clientv3.Compare(clientv3.ModRevision(e.recordKey(space, x.record.Name)), "=", was.revision))
 	}
-	answer, err := e.client.Txn(e.ctx).If(guards...).Then(changes...).Commit()
-	if err != nil {
-		return 0, e.translate(err)
-	}
-	if !answer.Succeeded {
-		return 0, nil
+	done, err := e.commitExpiry(e.ctx, guards, changes, marks)
+	if err != nil || !done {
+		return 0, err
 	}
 	return handled, nil
+}
+
+// commitExpiry deletes expired records and puts the markers of their spaces, unless the records have changed.
+// A full etcd takes deletions but no markers. Without these, watchers see the records as deleted.
+func (e *Engine) commitExpiry(ctx context.Context, guards []clientv3.Cmp, deletions, marks []clientv3.Op) (done bool, err error) {
+	answer, err := e.client.Txn(ctx).If(guards...).Then(slices.Concat(deletions, marks)...).Commit()
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		answer, err = e.client.Txn(ctx).If(guards...).Then(deletions...).Commit()
+	}
+	if err != nil {
+		return false, e.translate(err)
+	}
+	return answer.Succeeded, nil
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -33,10 +34,15 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			return
 		}
 		v := &store.Event{Change: store.Started, Record: store.Record{Key: store.Key{Space: space}, Version: from}}
-		// Without this, a member that has lost its leader keeps the watch open and sends nothing.
+		late := time.AfterFunc(answerTime, cancel)
+		// Without WithRequireLeader, a member that has lost its leader keeps the watch open and sends nothing.
 		source := e.client.Watch(clientv3.WithRequireLeader(ctx), base, clientv3.WithPrefix(), clientv3.WithRev(int64(from)+1), clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
 		first := <-source
-		if err := e.watchError(caller, &first, first.Created); err != nil {
+		err = e.watchError(caller, &first, first.Created)
+		if !late.Stop() { // it has ended ctx
+			err = e.readError(caller, context.DeadlineExceeded)
+		}
+		if err != nil {
 			yield(nil, err)
 			return
 		}
@@ -89,12 +95,14 @@ func (q *queue) put(v *store.Event) bool {
 // watchStart returns the revision after which a watch begins. It returns Behind if etcd no longer
 // keeps that revision.
 func (e *Engine) watchStart(ctx context.Context, base string, from uint64) (uint64, error) {
-	now, err := e.client.Get(ctx, base, clientv3.WithCountOnly(), clientv3.WithRev(int64(from)))
+	within, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	now, err := e.client.Get(within, base, clientv3.WithCountOnly(), clientv3.WithRev(int64(from)))
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, rpctypes.ErrFutureRev):
 		return 0, &store.Behind{}
 	case err != nil:
-		return 0, e.translate(err)
+		return 0, e.readError(ctx, err)
 	case from == 0:
 		return uint64(now.Header.Revision), nil
 	}
@@ -131,7 +139,7 @@ func (e *Engine) watchError(ctx context.Context, answer *clientv3.WatchResponse,
 	case answer.CompactRevision != 0:
 		return &store.Behind{Oldest: uint64(answer.CompactRevision)}
 	case answer.Err() != nil:
-		return e.translate(answer.Err())
+		return e.readError(ctx, answer.Err())
 	case !ok:
 		return errors.New("store: etcd: the watch ended")
 	}

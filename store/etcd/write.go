@@ -172,10 +172,8 @@ func (e *Engine) change(changes []clientv3.Op, space string, o *store.Op, was *s
 // expire deletes an expired record unless it has changed since was.
 func (e *Engine) expire(ctx context.Context, was *storedRecord) error {
 	key := was.record.Key
-	changes := e.change(nil, key.Space, &store.Op{Action: store.Delete, Name: key.Name}, was)
-	changes = append(changes, clientv3.OpPut(e.markerKey(key.Space), ""))
-	_, err := e.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(e.recordKey(key.Space, key.Name)), "=", was.revision)).
-		Then(changes...).Commit()
-	return e.translate(err)
+	guard := clientv3.Compare(clientv3.ModRevision(e.recordKey(key.Space, key.Name)), "=", was.revision)
+	deletions := e.change(nil, key.Space, &store.Op{Action: store.Delete, Name: key.Name}, was)
+	_, err := e.commitExpiry(ctx, []clientv3.Cmp{guard}, deletions, []clientv3.Op{clientv3.OpPut(e.markerKey(key.Space), "")})
+	return err
 }

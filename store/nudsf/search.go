@@ -201,128 +201,30 @@ func (a *API) deleteRecords(w http.ResponseWriter, r *http.Request) error {
 
 // deleteMatching deletes the records that match, until it reaches a bound.
 func (a *API) deleteMatching(ctx context.Context, hold *rest.Hold, space string, f *wire.Filter) (wire.RecordIDList, error) {
-	deleted := rest.NewIDs(hold)
-	err := a.deleteEach(ctx, hold, space, f, deleted)
-	incomplete, err := rest.Ended(deleted, rest.Cut(ctx, err))
-	return wire.RecordIDList{RecordIDList: deleted.List, Incomplete: incomplete}, err
-}
-
-// deleteEach deletes the records that match, and adds their IDs to deleted. It checks a record again
-// if it changes meanwhile.
-func (a *API) deleteEach(ctx context.Context, hold *rest.Hold, space string, f *wire.Filter, deleted *rest.IDs) error {
-	batch, held := newBatch(a, space), 0
-	for r, err := range rest.Records(ctx, a.Engine, hold, space, kindRecord, f) {
-		if err == nil {
-			err = deleted.Reserve(strings.TrimPrefix(r.Key.Name, kindRecord))
-		}
-		if errors.Is(err, rest.ErrEnough) {
-			done, failed := batch.flush(ctx, f)
-			deleted.Add(done...)
-			if failed != nil {
-				return failed
+	d := rest.Deletion{Engine: a.Engine, Hold: hold, Space: space, Prefix: kindRecord, Filter: f, Select: a.selected}
+	d.Notify = func(id string, r *wire.Record) { a.notify(ctx, place{space, id}, wire.Deleted, r) }
+	d.Single = func(id string) error {
+		_, _, err := a.change(ctx, place{space, id}, func(before *entry) (*entry, error) {
+			if before == nil || !f.Matches(id, before.Meta.Tags) {
+				return nil, rest.ErrKept
 			}
-			return err
-		}
-		if err == nil {
-			err = hold.Take(r.Held())
-		}
-		if err != nil {
-			return fmt.Errorf("search %s: %w", space, err)
-		}
-		held += r.Held()
-		done, err := batch.add(ctx, r, f)
-		deleted.Add(done...)
-		if err != nil {
-			return err
-		}
-		if len(batch.ops) == 0 {
-			hold.Give(held)
-			held = 0
-		}
+			return nil, nil
+		}, false)
+		return err
 	}
-	done, err := batch.flush(ctx, f)
-	deleted.Add(done...)
-	return err
+	ids, incomplete, err := d.Run(ctx)
+	return wire.RecordIDList{RecordIDList: ids, Incomplete: incomplete}, err
 }
 
-// A batch deletes several records with one write.
-type batch struct {
-	api     *API
-	space   string
-	ids     []string
-	ops     []store.Op
-	entries []*entry
-	bytes   int
-}
-
-func newBatch(a *API, space string) *batch { return &batch{api: a, space: space} }
-
-// Limits of a batch.
-const (
-	maxBatch      = store.MaxOps
-	maxBatchBytes = 8 << 20
-)
-
-func (b *batch) add(ctx context.Context, r *store.Record, f *wire.Filter) ([]string, error) {
+// selected returns a copy of a stored record to delete, because the memory of r belongs to the scan. It
+// selects no expired record: consumers do not see it, and the agenda deletes it.
+func (a *API) selected(r *store.Record) (bool, *wire.Record, error) {
 	e, err := load(r)
-	if err != nil {
-		return nil, err
+	if err != nil || e.expired(a.Clock()) {
+		return false, nil, err
 	}
-	if e.expired(b.api.Clock()) {
-		return nil, nil // consumers do not see it, and the agenda deletes it
-	}
-	for i, b := range e.Blocks { // the memory of r belongs to the scan
+	for i, b := range e.Blocks {
 		e.Blocks[i].Content = bytes.Clone(b.Content)
 	}
-	b.bytes += len(r.Value)
-	b.ids = append(b.ids, strings.TrimPrefix(r.Key.Name, kindRecord))
-	b.ops = append(b.ops, store.Op{Action: store.Delete, Name: r.Key.Name, If: store.Condition{Version: r.Version}})
-	b.entries = append(b.entries, e)
-	if len(b.ops) < maxBatch && b.bytes < maxBatchBytes {
-		return nil, nil
-	}
-	return b.flush(ctx, f)
-}
-
-// flush deletes the batch's records. If the batch conflicts or is too large, it deletes those that
-// still match one by one.
-func (b *batch) flush(ctx context.Context, f *wire.Filter) (deleted []string, err error) {
-	if len(b.ops) == 0 {
-		return nil, nil
-	}
-	err = b.api.Engine.Write(ctx, b.space, b.ops...)
-	switch {
-	case err == nil:
-		for i, e := range b.entries {
-			b.api.notify(ctx, place{b.space, b.ids[i]}, wire.Deleted, &e.Record)
-		}
-		deleted = b.ids
-	case store.Apart(err):
-		err = nil
-		for _, id := range b.ids {
-			gone, single := b.api.deleteIf(ctx, place{b.space, id}, f)
-			if gone {
-				deleted = append(deleted, id)
-			}
-			err = errors.Join(err, single)
-		}
-	}
-	*b = batch{api: b.api, space: b.space}
-	return deleted, err
-}
-
-// errKept means that the record does not match the filter or is absent.
-var errKept = errors.New("nudsf: not to be deleted")
-
-func (a *API) deleteIf(ctx context.Context, at place, f *wire.Filter) (bool, error) {
-	_, _, err := a.change(ctx, at, func(before *entry) (*entry, error) {
-		if before == nil || !f.Matches(at.id, before.Meta.Tags) {
-			return nil, errKept
-		}
-		return nil, nil
-	}, false)
-	if errors.Is(err, errKept) {
-		return false, nil
-	}
-	return err == nil, err
+	return true, &e.Record, nil
 }

@@ -8,23 +8,22 @@ import (
 
 	"vitrine/store"
 	"vitrine/store/nudsf/rest"
-	"vitrine/store/nudsf/wire"
 )
 
-// TestBatchOwns checks that a batch keeps its own copy of a record, because the scan reuses its
-// memory.
-func TestBatchOwns(t *testing.T) {
+// TestSelectedOwns checks that a record to delete has its own copy of the content, because the scan
+// reuses its memory.
+func TestSelectedOwns(t *testing.T) {
 	a := &API{Config: rest.Config{Clock: time.Now}}
 	r := &store.Record{
 		Key: store.Key{Space: "s", Name: kindRecord + "one"}, Version: 1,
 		Meta: []byte(`{"blocks":[{"id":"b","size":3}]}`), Value: []byte("old"),
 	}
-	b, all := newBatch(a, "s"), wire.All()
-	if _, err := b.add(t.Context(), r, &all); err != nil {
-		t.Fatal(err)
+	selected, record, err := a.selected(r)
+	if err != nil || !selected {
+		t.Fatalf("got %v, %v", selected, err)
 	}
 	copy(r.Value, "new")
-	if got := string(b.entries[0].Blocks[0].Content); got != "old" {
+	if got := string(record.Blocks[0].Content); got != "old" {
 		t.Errorf("content of the record to delete: got %q, want old", got)
 	}
 }

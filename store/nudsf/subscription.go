@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -327,14 +328,9 @@ func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
 		if !pre.Holds(before.etag()) {
 			return nil, errUnmet
 		}
-		patched, left, err := wire.ApplyPatch(before.Subscription, items, maxSubscription, func(s wire.Subscription) error {
-			if err := a.checkSubscription(&s); err != nil {
-				return err
-			}
-			return before.Owned(*s.ClientID)
-		})
+		after, left, err := a.patched(r.Context(), space, before, items)
 		report = left
-		return &subscription{Subscription: patched}, err
+		return after, err
 	})
 	if errors.Is(err, errUnmet) {
 		return unmetProblem()
@@ -344,6 +340,32 @@ func (a *API) patchSubscription(w http.ResponseWriter, r *http.Request) error {
 	}
 	wire.Validators(w.Header(), after.etag(), after.modified)
 	return rest.Patched(w, report)
+}
+
+// patched returns a subscription after a patch. The monitored resources must be records if the patch
+// changes them. The owner is notified of the same end once.
+func (a *API) patched(ctx context.Context, space string, before *subscription, items []wire.PatchItem) (*subscription, []wire.ReportItem, error) {
+	changed, report, err := wire.ApplyPatch(before.Subscription, items, maxSubscription, func(s wire.Subscription) error {
+		if err := a.checkSubscription(&s); err != nil {
+			return err
+		}
+		return before.Owned(*s.ClientID)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if f, old := changed.SubFilter, before.SubFilter; f != nil && (old == nil || !slices.Equal(f.MonitoredResourceURIs, old.MonitoredResourceURIs)) {
+		missing, err := a.missing(ctx, space, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(missing) > 0 {
+			return nil, nil, wire.NewProblem(http.StatusConflict, "", "these monitored resources are not records of the storage: %s", strings.Join(missing, ", "))
+		}
+	}
+	after, unnotified := &subscription{Subscription: changed}, subscription{Subscription: before.Subscription}
+	after.notified = before.notified && after.due().Equal(unnotified.due()) && after.Expiry.Equal(*before.Expiry)
+	return after, report, nil
 }
 
 // clientOf reads client-id. It is an object in exploded form style (nfId=...&nfSetId=...),

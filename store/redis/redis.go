@@ -77,7 +77,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	c.History = cmp.Or(c.History, 1024)
 	c.Check = cmp.Or(c.Check, 10*time.Second)
 	c.Sweep = cmp.Or(c.Sweep, 250*time.Millisecond)
-	e := &Engine{config: c, client: connect(c, connections), watcher: connect(c, watchConnections), prober: connect(c, 1)}
+	e := &Engine{config: c, client: connect(c, connections, patience), watcher: connect(c, watchConnections, watchPatience), prober: connect(c, 1, patience)}
 	e.scripts.write, e.scripts.sweep, e.scripts.read = redis.NewScript(commonSource+writeSource), redis.NewScript(commonSource+sweepSource), redis.NewScript(readSource)
 	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p, err := e.ask(ctx)
@@ -91,13 +91,17 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Connections to each server: for requests, and for watches. Further watches wait.
-const connections, watchConnections = 64, 256
+// Connections to each server, and how long a request waits for one of them. Each watch has a connection for
+// watchBlock at a time, and watches do not end because they wait for one: 4,096 of them wait 4 s.
+const (
+	connections, patience           = 64, 2 * time.Second
+	watchConnections, watchPatience = 256, time.Minute
+)
 
-func connect(c Config, pool int) redis.UniversalClient {
+func connect(c Config, pool int, wait time.Duration) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: c.Addresses, IsClusterMode: c.Cluster, Username: c.User, Password: c.Password, TLSConfig: c.TLS,
-		PoolSize: pool, PoolTimeout: 2 * time.Second,
+		PoolSize: pool, PoolTimeout: wait,
 		// A write without an answer may have been done. A retry would then fail its condition
 		// because of the first attempt.
 		MaxRetries:               -1,

@@ -151,6 +151,16 @@ func TestFull(t *testing.T) {
 	if err := e.Get(t.Context(), store.Key{Space: "s", Name: last}, &r); err != nil {
 		t.Errorf("the last acknowledged record is lost: %v", err)
 	}
+	replace := func(size int) error {
+		remove := store.Op{Action: store.Delete, Name: last, If: store.Condition{Present: true}}
+		return e.Write(t.Context(), "s", remove, store.Op{Action: store.Put, Name: "letter", Value: make([]byte, size)})
+	}
+	if err := replace(128 << 10); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a large put in place of a small record: got %v, want ErrFull", err)
+	}
+	if err := replace(64 << 10); err != nil {
+		t.Errorf("a put in place of a deleted record: %v", err)
+	}
 	if g, err := e.Gauges(t.Context()); err != nil || !g.Full || g.Waiting != -1 {
 		t.Errorf("got gauges %+v, error %v, want a full store, and -1 writes that wait: unknown", g, err)
 	}

@@ -18,13 +18,14 @@ import (
 )
 
 func TestTargets(t *testing.T) {
-	list, err := callback.ParseTargets([]string{"nf.example", "*.lab.example", "10.1.0.0/16", "[::1]:8080", "192.0.2.1:90"})
+	list, err := callback.ParseTargets([]string{"nf.example", "*.lab.example", "10.1.0.0/16", "[::1]:8080", "192.0.2.1:90", "AMF.example:443", "[2001:db8::5]:80"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for uri, allowed := range map[string]bool{
 		"http://nf.example/x": true, "https://NF.example:8443/x?y=1": true, "http://a.lab.example": true,
 		"http://10.1.2.3:80/": true, "http://[::ffff:10.1.2.3]/": true, "http://[::1]:8080/": true, "http://192.0.2.1:90": true,
+		"https://amf.example/cb": true, "https://amf.example:443": true, "http://amf.example/cb": false, "http://[2001:DB8::5]/": true, "https://[2001:db8::5]/": false,
 		"http://lab.example/": false, "http://evillab.example/": false, "http://10.2.0.1/": false, "http://192.0.2.1/": false,
 		"http://nf.example@evil.example/": false, "http://user@nf.example/": false, "http://nf.example/#x": false,
 		"ftp://nf.example/": false, "file:///etc/passwd": false, "//nf.example/": false, "": false, "http://": false, "http://%zz/": false,

@@ -147,7 +147,7 @@ func (t Targets) allows(u *url.URL) bool {
 		return true
 	}
 	host := strings.ToLower(u.Hostname())
-	if t.hosts[host] || t.hosts[strings.ToLower(u.Host)] {
+	if t.hosts[host] || t.hosts[net.JoinHostPort(host, strconv.Itoa(int(port(u))))] {
 		return true
 	}
 	for _, d := range t.domains {

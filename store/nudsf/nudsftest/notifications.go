@@ -88,6 +88,7 @@ func testSubscriptionFilter(t *testing.T, s *server) {
 	}
 	s.put("watched", sample()).want(t, 201)
 	s.putJSON(s.subscription("s"), sub).want(t, 201)
+	s.patch(s.subscription("s"), `[{"op":"add","path":"/subFilter/monitoredResourceUris/-","value":"/records/misspelt"}]`).want(t, 409, "")
 	s.put("watched", sample()).want(t, 204)
 	s.put("other", sample()).want(t, 201)
 	s.do("DELETE", s.records("other"), nil).want(t, 204)
@@ -95,6 +96,7 @@ func testSubscriptionFilter(t *testing.T, s *server) {
 	if n := r.wait(t, "/changes", 1)[0].notification(t); n.Descriptor.OperationType != wire.Deleted || n.Descriptor.RecordRef != s.records("watched") {
 		t.Errorf("%+v", n.Descriptor)
 	}
+	s.patch(s.subscription("s"), `[{"op":"replace","path":"/subFilter/operations","value":["UPDATED"]}]`).want(t, 204) // the record is gone
 	report := s.patch(s.subscription("s"), `[{"op":"remove","path":"/subFilter"},{"op":"replace","path":"/clientId","value":{"nfId":"thief"}}]`).want(t, 200)
 	if left := into[wire.PatchResult](t, report).Report; len(left) != 1 || left[0].Path != "/clientId" {
 		t.Errorf("report %+v", left)
@@ -125,6 +127,7 @@ func testSubscriptionExpiry(t *testing.T, s *server) {
 		t.Errorf("notified by %s", p.kind)
 	}
 	s.noted()
+	s.patch(s.subscription("s"), `[{"op":"add","path":"/subFilter","value":{"operations":["DELETED"]}}]`).want(t, 204) // causes no second notification
 	var info wire.NotificationInfo
 	if err := json.Unmarshal(p.body, &info); err != nil || len(info.ExpiredSubscriptions) != 1 || *info.ExpiredSubscriptions[0].ClientID != *client() {
 		t.Errorf("%v: %s", err, p.body)
@@ -132,6 +135,7 @@ func testSubscriptionExpiry(t *testing.T, s *server) {
 	s.do("GET", s.subscription("s"), nil).want(t, 200)
 	s.jump(30*time.Minute, "nudsf-dr")
 	s.do("GET", s.subscription("s"), nil).want(t, 404)
+	s.noted()
 	s.put("r", sample()).want(t, 201)
 	s.putJSON(s.subscription("s2"), wire.Subscription{ClientID: client(), CallbackReference: r.base + "/later"}).want(t, 201)
 	s.put("r", sample()).want(t, 204)

@@ -197,6 +197,11 @@ func testMeta(t *testing.T, s *server) {
 	if found := s.found(wire.Compare(wire.Equal, "dnn", "ims")); found != nil {
 		t.Errorf("search by the removed tag finds %v", found)
 	}
+	// Between the two instructions the tag has no value, which is refused alone.
+	s.patch(s.records("m", "meta"), `[{"op":"remove","path":"/tags/supi/0"},{"op":"add","path":"/tags/supi/-","value":"imsi-8"}]`).want(t, 204)
+	if got := into[wire.Meta](t, s.do("GET", s.records("m", "meta"), nil)); !slices.Equal(got.Tags["supi"], []string{"imsi-8"}) {
+		t.Errorf("after the value of a tag was replaced: %+v", got)
+	}
 	s.do("PATCH", s.records("m", "meta"), []byte(`[{"op":"remove","path":"/tags"}]`), "Content-Type", wire.TypePatch, "If-Match", first).want(t, 412)
 	s.patch(s.records("none", "meta"), `[{"op":"remove","path":"/tags"}]`).want(t, 404, wire.CauseRecordNotFound)
 	s.patch(s.records("m", "meta"), `[{"op":"test","path":"/tags/x","value":["1"]},{"op":"remove","path":"/tags/x"}]`).want(t, 204)

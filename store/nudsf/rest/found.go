@@ -87,10 +87,10 @@ func (e *Partial) Error() string {
 // Unwrap returns the failure.
 func (e *Partial) Unwrap() error { return e.Err }
 
-// Ended returns the outcome of a deletion by filter that deleted the given IDs. If it
+// ended returns the outcome of a deletion by filter that deleted the given IDs. If it
 // stopped at a limit of time or memory, the list is a valid answer, but more records may
 // match. After any other error, the returned error has the number of deleted records.
-func Ended(deleted *IDs, err error) (incomplete bool, _ error) {
+func ended(deleted *IDs, err error) (incomplete bool, _ error) {
 	var late *store.Late
 	var over *overtime
 	switch {
@@ -104,8 +104,8 @@ func Ended(deleted *IDs, err error) (incomplete bool, _ error) {
 	return false, &Partial{Deleted: len(deleted.List), Err: err}
 }
 
-// Cut returns the cause of ctx's end if ctx has ended, because err then follows from it.
-func Cut(ctx context.Context, err error) error {
+// cut returns the cause of ctx's end if ctx has ended, because err then follows from it.
+func cut(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -75,17 +75,17 @@ func TestAnswerBytes(t *testing.T) {
 func TestEnded(t *testing.T) {
 	some := &IDs{List: []string{"a", "b"}}
 	for _, bound := range []error{ErrEnough, errHold, &store.Late{}, &overtime{time.Second}} {
-		if incomplete, err := Ended(some, bound); !incomplete || err != nil {
-			t.Errorf("Ended with %v after deletions: got %v, %v", bound, incomplete, err)
+		if incomplete, err := ended(some, bound); !incomplete || err != nil {
+			t.Errorf("ended with %v after deletions: got %v, %v", bound, incomplete, err)
 		}
-		if incomplete, err := Ended(&IDs{}, bound); incomplete || !errors.Is(err, bound) {
-			t.Errorf("Ended with %v before any deletion: got %v, %v", bound, incomplete, err)
+		if incomplete, err := ended(&IDs{}, bound); incomplete || !errors.Is(err, bound) {
+			t.Errorf("ended with %v before any deletion: got %v, %v", bound, incomplete, err)
 		}
 	}
-	if incomplete, err := Ended(some, nil); incomplete || err != nil {
-		t.Errorf("Ended without an error: got %v, %v", incomplete, err)
+	if incomplete, err := ended(some, nil); incomplete || err != nil {
+		t.Errorf("ended without an error: got %v, %v", incomplete, err)
 	}
-	_, err := Ended(some, &store.Busy{What: "the disk", RetryAfter: time.Second})
+	_, err := ended(some, &store.Busy{What: "the disk", RetryAfter: time.Second})
 	p := Problem(err)
 	if p.Status != http.StatusServiceUnavailable || p.Cause != wire.CauseCongestion || p.RetryAfter != time.Second || !strings.HasPrefix(p.Detail, "2 were deleted") {
 		t.Errorf("busy engine after 2 deletions: got %+v", p)

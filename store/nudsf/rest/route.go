@@ -1,5 +1,6 @@
 // Package rest is the code that the handlers of Nudsf_DataRepository and Nudsf_Timer share: routes,
-// storages, queries, bodies, stored records, searches by filter, and problem details for errors.
+// storages, queries, bodies, stored records, searches and deletions by filter, and problem details for
+// errors.
 package rest
 
 import (

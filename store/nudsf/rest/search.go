@@ -29,7 +29,7 @@ func Records(ctx context.Context, e store.Engine, hold *Hold, space, prefix stri
 		}
 		for r, err := range all(ctx, e, space, prefix, sources) {
 			if err != nil {
-				yield(nil, Cut(ctx, err))
+				yield(nil, cut(ctx, err))
 				return
 			}
 			id, mine := strings.CutPrefix(r.Key.Name, prefix)

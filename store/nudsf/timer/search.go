@@ -58,9 +58,16 @@ func (a *API) searchTimers(w http.ResponseWriter, r *http.Request) error {
 // found returns the IDs of the selected timers, or an error if there are too many for an answer.
 func (a *API) found(ctx context.Context, hold *rest.Hold, space string, c *choice) (wire.TimerIDList, error) {
 	ids := rest.NewIDs(hold)
-	for t, err := range a.timers(ctx, hold, space, c) {
+	for r, err := range rest.Records(ctx, a.Engine, hold, space, kindTimer, &c.filter) {
+		if err != nil {
+			return wire.TimerIDList{}, fmt.Errorf("search %s: %w", space, err)
+		}
+		t, err := load(r)
 		if err != nil {
 			return wire.TimerIDList{}, err
+		}
+		if !a.passes(c, t) {
+			continue
 		}
 		full := ids.Reserve(t.id)
 		if len(ids.List) == maxFound || errors.Is(full, rest.ErrEnough) {
@@ -81,25 +88,6 @@ func sendIDs(w http.ResponseWriter, list wire.TimerIDList) error {
 		return nil
 	}
 	return rest.JSON(w, http.StatusOK, list)
-}
-
-// timers yields the selected timers of a storage.
-func (a *API) timers(ctx context.Context, hold *rest.Hold, space string, c *choice) func(yield func(*timer, error) bool) {
-	return func(yield func(*timer, error) bool) {
-		for r, err := range rest.Records(ctx, a.Engine, hold, space, kindTimer, &c.filter) {
-			if err != nil {
-				yield(nil, fmt.Errorf("search %s: %w", space, err))
-				return
-			}
-			t, err := load(r)
-			if err == nil && !a.passes(c, t) {
-				continue
-			}
-			if !yield(t, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
@@ -125,72 +113,20 @@ func (a *API) deleteTimers(w http.ResponseWriter, r *http.Request) error {
 
 // deleteChosen deletes the selected timers, until it reaches a bound.
 func (a *API) deleteChosen(ctx context.Context, hold *rest.Hold, space string, c *choice) (wire.TimerIDList, error) {
-	deleted := rest.NewIDs(hold)
-	err := a.deleteEach(ctx, hold, space, c, deleted)
-	incomplete, err := rest.Ended(deleted, rest.Cut(ctx, err))
-	return wire.TimerIDList{TimerIDs: deleted.List, Incomplete: incomplete}, err
-}
-
-// deleteEach deletes the selected timers, several per write where possible, and adds their IDs to
-// deleted. It checks a timer again if it changes meanwhile.
-func (a *API) deleteEach(ctx context.Context, hold *rest.Hold, space string, c *choice, deleted *rest.IDs) error {
-	var ids []string
-	var ops []store.Op
-	flush := func() error {
-		done, err := a.deleteBatch(ctx, space, c, ids, ops)
-		deleted.Add(done...)
-		ids, ops = ids[:0], ops[:0]
-		return err
+	d := rest.Deletion{Engine: a.Engine, Hold: hold, Space: space, Prefix: kindTimer, Filter: &c.filter}
+	d.Select = func(r *store.Record) (bool, *wire.Record, error) {
+		t, err := load(r)
+		return err == nil && a.passes(c, t), nil, err
 	}
-	for t, err := range a.timers(ctx, hold, space, c) {
-		if err != nil {
-			return err
-		}
-		if full := deleted.Reserve(t.id); full != nil {
-			if err := flush(); err != nil {
-				return err
-			}
-			return full
-		}
-		ids = append(ids, t.id)
-		ops = append(ops, store.Op{Action: store.Delete, Name: kindTimer + t.id, If: store.Condition{Version: t.version}})
-		if len(ops) == store.MaxOps {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
-}
-
-// errKept means that the timer is no longer selected.
-var errKept = errors.New("timer: not to be deleted")
-
-func (a *API) deleteBatch(ctx context.Context, space string, c *choice, ids []string, ops []store.Op) ([]string, error) {
-	if len(ops) == 0 {
-		return nil, nil
-	}
-	err := a.Engine.Write(ctx, space, ops...)
-	if !store.Apart(err) {
-		if err != nil {
-			ids = nil
-		}
-		return ids, err
-	}
-	var deleted []string
-	for _, id := range ids {
+	d.Single = func(id string) error {
 		_, err := a.change(ctx, place{space, id}, func(before *timer) (*timer, error) {
 			if !a.passes(c, before) {
-				return nil, errKept
+				return nil, rest.ErrKept
 			}
 			return nil, nil
 		})
-		switch {
-		case err == nil:
-			deleted = append(deleted, id)
-		case !errors.Is(err, errKept):
-			return deleted, err
-		}
+		return err
 	}
-	return deleted, nil
+	ids, incomplete, err := d.Run(ctx)
+	return wire.TimerIDList{TimerIDs: ids, Incomplete: incomplete}, err
 }

@@ -55,11 +55,21 @@ func ParsePatch(data []byte, l Limits) ([]PatchItem, error) {
 	return items, nil
 }
 
-// ApplyPatch applies the instructions to a document in order. It skips and reports instructions
-// that fail or whose result accept refuses (TS 29.501 clause 4.6.1.1.3.2). If a test fails, it
-// applies nothing and returns the document and a *Problem (RFC 6902 section 5, RFC 5789 section
+// ApplyPatch applies the instructions to a document in order. If all succeed and accept accepts the
+// outcome, the documents in between do not matter (RFC 6902 section 5). Else it skips and reports
+// instructions that fail or whose result accept refuses (TS 29.501 clause 4.6.1.1.3.2). If a test fails,
+// it applies nothing and returns the document and a *Problem (RFC 6902 section 5, RFC 5789 section
 // 2.2). The document never grows beyond limit bytes.
 func ApplyPatch[T any](doc T, items []PatchItem, limit int, accept func(T) error) (T, []ReportItem, error) {
+	whole, report, err := applyEach(doc, items, limit, func(T) error { return nil })
+	if err == nil && report == nil && accept(whole) == nil {
+		return whole, nil, nil
+	}
+	return applyEach(doc, items, limit, accept)
+}
+
+// applyEach skips and reports the instructions that fail or whose result accept refuses.
+func applyEach[T any](doc T, items []PatchItem, limit int, accept func(T) error) (T, []ReportItem, error) {
 	text, err := marshal(doc)
 	if err != nil {
 		return doc, nil, err

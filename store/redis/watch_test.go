@@ -1,0 +1,53 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"vitrine/internal/hosttest"
+	"vitrine/store"
+	"vitrine/store/redis"
+	"vitrine/store/storetest"
+)
+
+// TestManyWatches checks that more watches than connections wait for a connection as long as they need.
+func TestManyWatches(t *testing.T) {
+	t.Parallel()
+	address := storetest.Redis(t)
+	e := open(t, redis.Config{Addresses: []string{address}, Now: time.Now, Check: time.Hour})
+	const watches = 300
+	started, ended := make(chan struct{}, watches), make(chan error, watches)
+	for range watches {
+		go func() {
+			for v, err := range e.Watch(t.Context(), "s", "", 0) {
+				if err != nil || v.Change == store.Written {
+					ended <- err
+					return
+				}
+				started <- struct{}{}
+			}
+		}()
+	}
+	for range watches {
+		select {
+		case <-started:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	server := goredis.NewClient(&goredis.Options{Addr: address})
+	defer server.Close()
+	if err := server.ClientPause(t.Context(), 2500*time.Millisecond).Err(); err != nil { // meanwhile no connection becomes free
+		t.Fatal(err)
+	}
+	hosttest.Until(t, patience, "a put is answered", func() bool {
+		return e.Write(t.Context(), "s", store.Op{Action: store.Put, Name: "a"}) == nil
+	})
+	for range watches {
+		if err := <-ended; err != nil {
+			t.Fatalf("a watch ended: %v", err)
+		}
+	}
+}
