@@ -52,7 +52,7 @@ type Mirrorer interface {
 // An Ender is a Fabric whose links need processes of the run.
 type Ender interface {
 	// Ended returns an error that says which process has ended, and why. It returns
-	// nil if none has.
+	// nil if none has. It does not wait for other methods, such as a slow Attach.
 	Ended() error
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -50,10 +51,16 @@ func New(config Config) (*segment.Segment, error) {
 		return nil, err
 	}
 	w := &lent{config: config, lender: lender, loans: make(map[string]*segment.Loan)}
+	least := math.MaxInt
 	for _, instance := range slices.Sorted(maps.Keys(config.Interfaces)) {
-		if _, err := lender.Free("direct", config.Interfaces[instance], config.InUse); err != nil {
+		loan, err := lender.Free("direct", config.Interfaces[instance], config.InUse)
+		if err != nil {
 			return nil, errors.Join(err, lender.Close())
 		}
+		least = min(least, loan.MTU)
+	}
+	if c.MTU == 0 { // the network between the interfaces may not carry more than they do
+		c.MTU = min(least, segment.DefaultMTU)
 	}
 	s, err := segment.New(c, w)
 	if err != nil {

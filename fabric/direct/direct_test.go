@@ -124,11 +124,31 @@ func furnish(t *testing.T, host fabrictest.Host) {
 	})
 }
 
+// addLinkLocal gives an interface of the host an address whose scope is the link, as
+// avahi-autoipd(8) does.
+func addLinkLocal(t *testing.T, host fabrictest.Host, name string) {
+	t.Helper()
+	host.Do(t, func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		addr, err := netlink.ParseAddr("169.254.7.7/16")
+		if err != nil {
+			return err
+		}
+		addr.Scope = int(netlink.SCOPE_LINK)
+		return netlink.AddrAdd(link, addr)
+	})
+}
+
 // TestDirectInterfaces checks that instances with interfaces of the host reach each other and the
-// switch. In the end the interfaces must be as they were.
+// switch. Their MTU must be the smallest of the interfaces. In the end the interfaces must be as they
+// were.
 func TestDirectInterfaces(t *testing.T) {
 	host := fabrictest.NewHost(t)
 	furnish(t, host)
+	addLinkLocal(t, host, "eno1")
 	steered(t, host.Path, "eno1", "1")
 	before := state(t, host)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
@@ -136,6 +156,9 @@ func TestDirectInterfaces(t *testing.T) {
 		return New(Config{Run: run, Interfaces: map[string]string{"bono-1": "eno1", "sprout-1": "eno2"}, InUse: true})
 	})
 	bench := fabrictest.NewBench(t, f, run)
+	if f.MTU != 1400 {
+		t.Errorf("got MTU %d, want 1400, that of eno1", f.MTU)
+	}
 	if _, err := f.Attach(t.Context(), fabric.Port{Instance: "other-1", NetNS: fabrictest.Place(t, run.ID, "other-1")}); !vitrine.IsBadInput(err) {
 		t.Errorf("attach without a free interface: got %v", err)
 	}
@@ -220,6 +243,16 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 		})
 	}
 	refused("eno3", false, `no interface "eno3"`)
+	addLinkLocal(t, host, "eno2")
+	refused("eno2", false, "169.254.7.7/16")
+	host.Do(t, func() error {
+		eno2, err := netlink.LinkByName("eno2")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkAddAltName(eno2, "enp4s0")
+	})
+	refused("enp4s0", true, "enp4s0 is another name of the interface eno2")
 	furnish(t, host)
 	refused("eno1", false, "192.0.2.2/24")
 	several := netlink.Route{
@@ -239,6 +272,17 @@ func TestDirectRefusesInterfaces(t *testing.T) {
 		return netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "mv0", ParentIndex: eno2.Attrs().Index}})
 	})
 	refused("eno2", true, "mv0")
+	host.Do(t, func() error {
+		eno2, err := netlink.LinkByName("eno2")
+		if err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{
+			LinkIndex: eno2.Attrs().Index, Dst: &net.IPNet{IP: net.IPv4(10, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
+			Via: &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: net.ParseIP("fe80::1")},
+		})
+	})
+	refused("eno2", true, "a next hop of another family")
 }
 
 // TestDirectInterfaceWithoutCarrier checks that routes are restored even if the link has no

@@ -1,6 +1,7 @@
 package fabrictest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -73,8 +74,8 @@ func NotLent(t *testing.T, host Host, root string) {
 	})
 }
 
-// testParentRefused checks that a fabric refuses a parent that is missing, is down, is in use or
-// has too small an MTU. The error must name the parent.
+// testParentRefused checks that a fabric refuses a parent that is missing, is down, is in use, has
+// too small an MTU or is named by an alternative name. The error must name the parent.
 func testParentRefused(t *testing.T, open Over) {
 	host := NewHost(t)
 	run := NewRun(t, t.TempDir()+"/runs")
@@ -96,7 +97,8 @@ func testParentRefused(t *testing.T, open Over) {
 		if err != nil {
 			return err
 		}
-		return netlink.LinkSetDown(eno1)
+		return errors.Join(netlink.LinkAddAltName(eno1, "enp3s0"), netlink.LinkSetDown(eno1))
 	})
+	refused(host, "enp3s0", 0, "enp3s0 is another name of the interface eno1")
 	refused(host, "eno1", 0, "eno1 is down")
 }

@@ -13,6 +13,7 @@ import (
 
 	"vitrine"
 	"vitrine/fabric"
+	"vitrine/fabric/segment"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/internal/runstate"
@@ -34,6 +35,9 @@ type Case struct {
 	Shared  bool // its instances share the host's network, and have no namespaces
 	// Fabric returns the name of the fabric's network namespace in a run.
 	Fabric func(run string) string
+	// Cleaner returns the fabric's own cleaner, which runs before the one of segments.
+	// nil: it has none.
+	Cleaner func(root string) vitrine.Cleaner
 }
 
 // Environment variables for a second process of the test binary, which holds a
@@ -192,7 +196,22 @@ func Interfaces(path string) (names []string, err error) {
 	return names, err
 }
 
-// testKilled checks that Clean removes everything that a killed run left
+// clean removes what dead runs in root left behind, as the program does.
+func (c Case) clean(ctx context.Context, root string) (removed []string, err error) {
+	var cleaners []vitrine.Cleaner
+	if c.Cleaner != nil {
+		cleaners = append(cleaners, c.Cleaner(root))
+	}
+	for _, cleaner := range append(cleaners, segment.Cleaner{Root: root}) {
+		more, err := cleaner.Clean(ctx)
+		if removed = append(removed, more...); err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// testKilled checks that cleaning removes everything that a killed run left
 // behind, and leaves a live run alone.
 func testKilled(t *testing.T, name string, c Case) {
 	root := filepath.Join(t.TempDir(), "runs")
@@ -205,18 +224,14 @@ func testKilled(t *testing.T, name string, c Case) {
 	before := hostInterfaces(t)
 
 	other, kill := Killable(t, name, root, "")
-	cleaner, ok := f.(vitrine.Cleaner)
-	if !ok {
-		t.Fatalf("%T cannot clean", f)
-	}
 	hosttest.AtEnd(t, func() error { return netns.Delete(runstate.Name(other, "bono-1")) }) // a substrate would remove it
-	if removed, err := cleaner.Clean(t.Context()); err != nil || len(removed) > 0 {
-		t.Errorf("Clean while both runs live: removed %q, %v", removed, err)
+	if removed, err := c.clean(t.Context(), root); err != nil || len(removed) > 0 {
+		t.Errorf("clean while both runs live: removed %q, %v", removed, err)
 	}
 	kill()
-	removed, err := cleaner.Clean(t.Context())
+	removed, err := c.clean(t.Context(), root)
 	if err != nil || len(removed) == 0 {
-		t.Errorf("Clean: removed %q, %v", removed, err)
+		t.Errorf("clean: removed %q, %v", removed, err)
 	}
 	if left, err := left(c.Fabric(other), nil); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)

@@ -107,7 +107,7 @@ func (a *adder) keepRoute() error {
 // add adds an address and reports whether it did. It does not add an address
 // that the host already has.
 func (a *adder) add(addr netip.Addr) (added bool, err error) {
-	had, err := a.links.AddrList(nil, netlink.FAMILY_V4)
+	had, err := segment.List(func() ([]netlink.Addr, error) { return a.links.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return false, fmt.Errorf("listing the host's addresses: %w", err)
 	}

@@ -108,7 +108,7 @@ func open(config Config) (_ *Fabric, err error) {
 // addressesOf returns the addresses at which others reach the interface. If it
 // has none, the error is a *vitrine.BadInput.
 func addressesOf(links *netlink.Handle, link netlink.Link) (all []netip.Addr, err error) {
-	found, err := links.AddrList(link, netlink.FAMILY_V4)
+	found, err := segment.List(func() ([]netlink.Addr, error) { return links.AddrList(link, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("listing the addresses of %s: %w", link.Attrs().Name, err)
 	}

@@ -17,20 +17,6 @@ import (
 	"vitrine/internal/runstate"
 )
 
-var _ vitrine.Cleaner = (*Fabric)(nil)
-
-// Clean removes what dead runs left of impaired links and of the wrapped
-// fabric.
-func (f *Fabric) Clean(ctx context.Context) ([]string, error) {
-	removed, err := Cleaner{Root: f.config.Run.Root}.Clean(ctx)
-	if c, can := f.inner.(vitrine.Cleaner); can && err == nil {
-		var more []string
-		more, err = c.Clean(ctx)
-		removed = append(removed, more...)
-	}
-	return removed, err
-}
-
 // A Cleaner removes what dead runs left of impaired links. It must run before
 // the Cleaners of fabrics, because it gives back the fabrics' interfaces.
 type Cleaner struct {
@@ -86,7 +72,7 @@ func release(run string) error {
 	}
 	defer here.Close()
 	return netns.Do(netns.Path(middle(run)), func() error {
-		links, err := netlink.LinkList()
+		links, err := segment.List(netlink.LinkList)
 		if err != nil {
 			return fmt.Errorf("listing interfaces: %w", err)
 		}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"vitrine"
 	"vitrine/document"
@@ -36,8 +37,8 @@ type Fabric struct {
 
 	mu       sync.Mutex
 	closed   bool
-	process  *process // nil until a link is emulated
-	number   int      // number of links impaired so far
+	process  atomic.Pointer[process] // nil until a link is emulated; set with mu held
+	number   int                     // number of links impaired so far
 	attached map[string]*port
 	made     []Made // of links that no longer exist
 }
@@ -160,14 +161,15 @@ func (f *Fabric) impair(ctx context.Context, made *port) error {
 	if made.netem = f.netem && made.link.suitsNetem(); made.netem {
 		return netns.Do(netns.Path(f.middle), func() error { return made.splice.byNetem(made.link) })
 	}
-	if f.process == nil {
-		p, err := startProcess(f.config.Command, netns.Path(f.middle), f.config.CPU)
-		if err != nil {
+	running := f.process.Load()
+	if running == nil {
+		var err error
+		if running, err = startProcess(f.config.Command, netns.Path(f.middle), f.config.CPU); err != nil {
 			return err
 		}
-		f.process = p
+		f.process.Store(running)
 	}
-	_, err := f.process.do(ctx, order{Add: &addition{
+	_, err := running.do(ctx, order{Add: &addition{
 		Instance: made.at.Instance, Outer: made.splice.outer, Inner: made.splice.inner, Link: made.link, Seed: f.config.seed(made.at.Instance),
 	}})
 	return err
@@ -183,12 +185,10 @@ func (f *Fabric) Mirror(ctx context.Context, of, to string) error {
 }
 
 // Ended returns an error if the emulator or a process of the wrapped fabric has
-// ended, with the reason.
+// ended, with the reason. It does not take mu, which a slow Attach may hold.
 func (f *Fabric) Ended() (err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.process != nil {
-		err = f.process.ended()
+	if p := f.process.Load(); p != nil {
+		err = p.ended()
 	}
 	return errors.Join(err, fabric.Ended(f.inner))
 }
@@ -297,6 +297,7 @@ func (f *Fabric) log(ctx context.Context, m Made) {
 
 // counts returns the counts of an instance's link. The emulator gets the order o.
 func (f *Fabric) counts(ctx context.Context, p *port, o order, instance string) (made []Made, err error) {
+	running := f.process.Load()
 	switch {
 	case p.netem:
 		err = netns.Do(netns.Path(f.middle), func() error {
@@ -304,10 +305,10 @@ func (f *Fabric) counts(ctx context.Context, p *port, o order, instance string) 
 			return err
 		})
 		return made, err
-	case f.process == nil: // the emulator could not be started
+	case running == nil: // the emulator could not be started
 		return nil, nil
 	}
-	return f.process.do(ctx, o)
+	return running.do(ctx, o)
 }
 
 // Made returns what became of packets on each link, whether its instance is
@@ -345,11 +346,10 @@ func (f *Fabric) Close(ctx context.Context) error {
 	if err != nil { // the fabric's interfaces may still be in the namespace
 		return fmt.Errorf("closing an impaired fabric: %w", err)
 	}
-	if f.process != nil {
-		if err := f.process.stop(); err != nil {
+	if p := f.process.Swap(nil); p != nil {
+		if err := p.stop(); err != nil {
 			f.config.Logger.Warn("the link emulator ended with an error", "error", err)
 		}
-		f.process = nil
 	}
 	if err := errors.Join(f.inner.Close(ctx), netns.Delete(f.middle)); err != nil {
 		return fmt.Errorf("closing an impaired fabric: %w", err)

@@ -84,7 +84,8 @@ func cases() fabrictest.Cases {
 				By:    Emulator,
 			})
 		},
-		Fabric: middle,
+		Fabric:  middle,
+		Cleaner: func(root string) vitrine.Cleaner { return Cleaner{Root: root} },
 	}}
 }
 
@@ -155,7 +156,7 @@ func TestImpairStays(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before, segments := sent(t, f, "generator"), maxSegments(t, netns.Path("vt-"+run.ID+"-generator"), "eth0")
+			before, segments := sent(t, f, "generator"), limits(t, netns.Path("vt-"+run.ID+"-generator"), "eth0").segments
 			if err := b.Reach(generator, b.Attach("sprout-2")); err != nil {
 				t.Fatal(err)
 			}
@@ -216,20 +217,27 @@ func sent(t *testing.T, f *Fabric, instance string) (packets int64) {
 	return packets
 }
 
-// maxSegments returns the largest number of segments into which an interface cuts a packet.
-func maxSegments(t *testing.T, path, name string) (most uint32) {
+// packetLimits are limits of an interface.
+type packetLimits struct {
+	segments        uint32 // into which it cuts a packet that it sends
+	merged, merged4 uint32 // bytes of received packets that it merges, of all but IPv4 and of IPv4; 0: the kernel does not tell
+}
+
+// limits returns the limits of an interface.
+func limits(t *testing.T, path, name string) (l packetLimits) {
 	t.Helper()
 	err := netns.Do(path, func() error {
 		link, err := netlink.LinkByName(name)
 		if err == nil {
-			most = link.Attrs().GSOMaxSegs
+			a := link.Attrs()
+			l = packetLimits{segments: a.GSOMaxSegs, merged: a.GROMaxSize, merged4: a.GROIPv4MaxSize}
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return most
+	return l
 }
 
 // TestImpairNeedsInterfaces checks that instances in the host's own network are
@@ -337,26 +345,30 @@ func TestImpairKilled(t *testing.T) {
 				}
 			}
 			left, mine := startStopped(t, middle(run), Verb), startStopped(t, middle(run), "mine")
-			f, err := onBridge(fabrictest.NewRun(t, root), Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.Clean(t.Context()); err != nil {
+			if err := clean(t, root); err != nil {
 				t.Error(err)
 			}
 			if is := processesIn(t, "/proc/"+strconv.Itoa(mine)+"/ns/net"); !slices.Equal(is, []int{mine}) {
-				t.Errorf("got processes %v in the namespace after Clean, which had %d of a running emulator and %d of a user", is, left, mine)
+				t.Errorf("got processes %v in the namespace after cleaning, which had %d of a running emulator and %d of a user", is, left, mine)
 			}
 			for _, left := range []string{middle(run), "vt-" + run + "-fabric"} {
 				if _, err := os.Stat(netns.Path(left)); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("namespace %s still exists after Clean: %v", left, err)
+					t.Errorf("namespace %s still exists after cleaning: %v", left, err)
 				}
-			}
-			if err := f.Close(t.Context()); err != nil {
-				t.Error(err)
 			}
 		})
 	}
+}
+
+// clean removes what dead runs in root left, in the order of the program.
+func clean(t *testing.T, root string) error {
+	t.Helper()
+	for _, cleaner := range []vitrine.Cleaner{Cleaner{Root: root}, segment.Cleaner{Root: root}} {
+		if _, err := cleaner.Clean(t.Context()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TestImpairLent checks that cleaning returns an interface to the host if a killed run had lent it
@@ -368,25 +380,20 @@ func TestImpairLent(t *testing.T) {
 		run, kill := fabrictest.Killable(t, "lent", root, "")
 		hosttest.AtEnd(t, func() error { return netns.Delete("vt-" + run + "-bono-1") })
 		kill()
-		f, err := onBridge(fabrictest.NewRun(t, root), Config{})
-		if err != nil {
-			return err
-		}
-		_, err = f.Clean(t.Context())
-		return errors.Join(err, f.Close(t.Context()))
+		return clean(t, root)
 	})
 	if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
 		t.Errorf("interfaces of the host: got %q, error %v", links, err)
 	}
 }
 
-// TestImpairLentIsPutBack checks that a lent interface is restored even if the instance's namespace
-// is gone.
+// TestImpairLentIsPutBack checks that the packets that a lent interface receives are not merged
+// before its link sees them. The interface must be restored even if the instance's namespace is gone.
 func TestImpairLentIsPutBack(t *testing.T) {
 	for name, gone := range map[string]bool{"detached": false, "gone": true} {
 		t.Run(name, func(t *testing.T) {
 			host := fabrictest.NewHost(t)
-			before := maxSegments(t, host.Path, "eno1")
+			before := limits(t, host.Path, "eno1")
 			run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 			host.Do(t, func() error {
 				f, err := cases()["lent"].Make(run)
@@ -395,6 +402,11 @@ func TestImpairLentIsPutBack(t *testing.T) {
 				}
 				f.(*Fabric).number = 9999 // names of later links have more digits
 				_, err = f.Attach(t.Context(), fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")})
+				if err == nil {
+					if during := limits(t, netns.Path(middle(run.ID)), "o10000"); during.segments != 1 || during.merged > 1 || during.merged4 > 1 {
+						t.Errorf("the interface in front of the link has the limits %+v, had %+v", during, before)
+					}
+				}
 				if gone {
 					err = errors.Join(err, netns.Delete("vt-"+run.ID+"-bono-1"))
 				}
@@ -403,8 +415,8 @@ func TestImpairLentIsPutBack(t *testing.T) {
 			if links, err := fabrictest.Interfaces(host.Path); err != nil || !slices.Equal(links, []string{"eno1", "eno2", "lo"}) {
 				t.Errorf("interfaces of the host: got %q, error %v", links, err)
 			}
-			if after := maxSegments(t, host.Path, "eno1"); after != before || before <= 1 {
-				t.Errorf("eno1 had packets with up to %d segments, now has %d", before, after)
+			if after := limits(t, host.Path, "eno1"); after != before || before.segments <= 1 {
+				t.Errorf("eno1 had the limits %+v, now has %+v", before, after)
 			}
 		})
 	}
@@ -456,7 +468,8 @@ func TestImpairInterrupted(t *testing.T) {
 	generator := b.Attach("generator")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f.process.stdin = interrupter{f.process.stdin, cancel}
+	running := f.process.Load()
+	running.stdin = interrupter{running.stdin, cancel}
 	if _, err := f.Attach(ctx, fabric.Port{Instance: "bono-1", NetNS: fabrictest.Place(t, run.ID, "bono-1")}); err != nil {
 		t.Errorf("attach whose context ended during the order: %v", err)
 	}
@@ -478,8 +491,11 @@ func TestImpairEnded(t *testing.T) {
 	if err := f.Ended(); err != nil {
 		t.Errorf("with a running emulator: %v", err)
 	}
-	f.process.kill()
-	<-f.process.done
+	running := f.process.Load()
+	running.kill()
+	<-running.done
+	f.mu.Lock() // as a slow Attach does
+	defer f.mu.Unlock()
 	if err := f.Ended(); err == nil || !strings.Contains(err.Error(), "the link emulator has ended (signal: killed)") {
 		t.Errorf("with a killed emulator: got %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -23,18 +24,21 @@ func (l Link) suitsNetem() bool { return l.Jitter == 0 && l.Rate == 0 && len(l.P
 // second.
 const netemLimit = 500_000
 
-// hasNetem returns nil if the kernel has netem. It tries in a temporary
-// namespace.
+// hasNetem returns nil if the kernel has netem and can redirect frames through
+// it. hasNetem tries a splice in a temporary namespace.
 func hasNetem() error {
 	err := netns.Try(func() error {
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
+		s := &splice{outer: "o0", inner: "i0"}
+		veth := netlink.NewVeth(netlink.LinkAttrs{Name: s.outer, TxQLen: -1})
+		veth.PeerName = s.inner
+		if err := netlink.LinkAdd(veth); err != nil {
+			return fmt.Errorf("making a pair of interfaces: %w", err)
 		}
-		return addNetem(lo, Link{})
+		return s.byNetem(Link{Delay: time.Millisecond, Way: Both})
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return &vitrine.Unsupported{What: "netem", Missing: "a kernel option (CONFIG_NET_SCH_NETEM): " + err.Error(), Do: "modprobe sch_netem, or use by: emulator"}
+		return &vitrine.Unsupported{What: "netem", Missing: "a kernel option (CONFIG_NET_SCH_NETEM, CONFIG_NET_SCH_INGRESS, CONFIG_NET_ACT_MIRRED): " + err.Error(),
+			Do: "modprobe -a sch_netem sch_ingress act_mirred, or use by: emulator"}
 	}
 	return unsupported(err)
 }

@@ -79,8 +79,9 @@ func (l Link) meets(p fabric.Port) bool {
 // introduce sends the emulator the peers' addresses for every link that has
 // peers. It is called after an instance was attached or detached.
 func (f *Fabric) introduce(ctx context.Context) error {
+	running := f.process.Load()
 	for name, p := range f.attached {
-		if len(p.link.Peers) == 0 || p.splice == nil || p.finished || f.process == nil {
+		if len(p.link.Peers) == 0 || p.splice == nil || p.finished || running == nil {
 			continue
 		}
 		met := meeting{Instance: name}
@@ -89,7 +90,7 @@ func (f *Fabric) introduce(ctx context.Context) error {
 				met.Addresses = append(met.Addresses, q.end.Addr)
 			}
 		}
-		if _, err := f.process.do(ctx, order{Meet: &met}); err != nil {
+		if _, err := running.do(ctx, order{Meet: &met}); err != nil {
 			return err
 		}
 	}

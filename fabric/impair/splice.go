@@ -40,8 +40,10 @@ type settings struct {
 // cut makes the splice. If it fails, undo removes what it made.
 func (s *splice) cut() error {
 	err := netns.Do(s.netns, func() (err error) {
-		s.was, err = readSettings(s.name)
-		return err
+		if s.was, err = readSettings(s.name); err != nil {
+			return err
+		}
+		return keepApart(s.name)
 	})
 	if err != nil {
 		return err
@@ -274,6 +276,23 @@ func whole(name string) error {
 	}
 	if err := netlink.LinkSetGSOMaxSegs(link, 1); err != nil {
 		return fmt.Errorf("switching segmentation of %s off: %w", name, err)
+	}
+	return nil
+}
+
+// keepApart makes the kernel pass on each packet that an interface of the
+// thread's namespace receives, instead of merging several into one (GRO). Before
+// Linux 5.17 the kernel ignores the request.
+func keepApart(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("looking for the instance's %s: %w", name, err)
+	}
+	// The limit is the bytes of a merged packet, of IPv4 too. A kernel that wants a
+	// higher limit goes on merging.
+	err = netlink.LinkSetGROMaxSize(link, 1)
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("switching the merging of packets of %s off: %w", name, err)
 	}
 	return nil
 }

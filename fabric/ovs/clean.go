@@ -111,7 +111,7 @@ func unbridge(ctx context.Context, run, socket string) (removed string, err erro
 		}
 		removed = "bridge " + bridgeOf(run) + " of Open vSwitch"
 	}
-	links, err := netlink.LinkList()
+	links, err := segment.List(netlink.LinkList)
 	if err != nil {
 		return removed, fmt.Errorf("listing interfaces: %w", err)
 	}
@@ -183,14 +183,3 @@ type pair struct{}
 func (pair) Make(*segment.Segment) error                     { return nil }
 func (pair) Join(s *segment.Segment, end *segment.End) error { return s.Pair(end, 0) }
 func (pair) Cut(s *segment.Segment, end *segment.End) error  { return s.Unpair(end) }
-
-// Clean removes what dead runs left: their own switches, their bridges in the
-// user's switches, and their namespaces.
-func (f *Fabric) Clean(ctx context.Context) (removed []string, err error) {
-	removed, err = Cleaner{Root: f.config.Run.Root}.Clean(ctx)
-	if err != nil {
-		return removed, err
-	}
-	more, err := f.Segment.Clean(ctx)
-	return append(removed, more...), err
-}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/segment"
@@ -28,6 +29,7 @@ func cases() fabrictest.Cases {
 				return f, nil
 			},
 			Fabric: segment.Name, MTU: c.MTU,
+			Cleaner: func(root string) vitrine.Cleaner { return Cleaner{Root: root} },
 		}
 	}
 	if socket := os.Getenv(userServer); socket != "" {

@@ -35,7 +35,7 @@ type server struct {
 	cpus     document.CPUs // chosen by the user; polling threads use only these
 	runCPUs  document.CPUs
 	programs map[string]string
-	daemons  []*daemon // running, in the order in which they were started
+	daemons  []*daemon // in the order in which they were started; only start changes it
 }
 
 // folder returns the folder of a run's server.
@@ -243,12 +243,10 @@ func (s *server) last(d *daemon) string {
 
 // stop ends the daemons, the switch first, and removes their folder. Idempotent.
 func (s *server) stop(ctx context.Context) error {
-	for len(s.daemons) > 0 {
-		d := s.daemons[len(s.daemons)-1]
+	for _, d := range slices.Backward(s.daemons) {
 		if err := d.stop(ctx); err != nil {
 			return err
 		}
-		s.daemons = s.daemons[:len(s.daemons)-1]
 	}
 	if err := os.RemoveAll(s.dir); err != nil {
 		return fmt.Errorf("removing the switch's folder: %w", err)

@@ -9,17 +9,12 @@ import (
 	"vitrine/internal/runstate"
 )
 
-var _ vitrine.Cleaner = (*Segment)(nil)
-
-// Clean removes the fabrics of dead runs.
-func (s *Segment) Clean(ctx context.Context) (removed []string, err error) {
-	return Cleaner{Root: s.Run.Root}.Clean(ctx)
-}
-
 // A Cleaner removes the segments of dead runs, of every kind of fabric.
 type Cleaner struct {
 	Root string // the folder where runs are registered
 }
+
+var _ vitrine.Cleaner = Cleaner{}
 
 // Clean puts back the interfaces that dead runs took from the host. Then it
 // removes the namespaces of their fabrics, with everything in them. Clean must

@@ -61,12 +61,17 @@ func configure(links *netlink.Handle, end *End) error {
 // kernel looks at carriers at least once a second.
 const settleLimit = 10 * time.Second
 
+// errNoCarrier means that an interface that is up did not get a carrier in time.
+var errNoCarrier = errors.New("has no carrier")
+
 // Settle waits until an interface that is up works. The kernel may notice its
 // carrier up to a second later, and only then lets it forward in a bridge.
 // Until then frames are lost. From Linux 6.7 on, the query itself makes the
 // kernel look at the carrier.
-func Settle(links *netlink.Handle, index int) error {
-	deadline := time.Now().Add(settleLimit)
+func Settle(links *netlink.Handle, index int) error { return settle(links, index, settleLimit) }
+
+func settle(links *netlink.Handle, index int, limit time.Duration) error {
+	deadline := time.Now().Add(limit)
 	for {
 		link, err := links.LinkByIndex(index)
 		switch {
@@ -75,7 +80,7 @@ func Settle(links *netlink.Handle, index int) error {
 		case link.Attrs().OperState == netlink.OperUp, link.Attrs().OperState == netlink.OperUnknown:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s has no carrier after %v: its state is %s", link.Attrs().Name, settleLimit, link.Attrs().OperState)
+			return fmt.Errorf("%s %w after %v: its state is %s", link.Attrs().Name, errNoCarrier, limit, link.Attrs().OperState)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -120,6 +125,21 @@ func In(path string, f func(links *netlink.Handle) error) error {
 func IsGone(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
+}
+
+// listTries bounds how often List lists.
+const listTries = 10
+
+// List calls list, which lists objects of the kernel. It calls list again if
+// objects were added or removed meanwhile, because the kernel may then leave
+// others out (netlink.ErrDumpInterrupted).
+func List[T any](list func() ([]T, error)) (all []T, err error) {
+	for range listTries {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
 }
 
 // IPNet converts an address with its prefix length for netlink.

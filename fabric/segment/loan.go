@@ -1,10 +1,12 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,8 +40,9 @@ type Loan struct {
 	NetNS  string            `json:"netns"` // path of the instance's
 	Alias  string            `json:"alias"`
 	MTU    int               `json:"mtu"`
-	Cuts   uint32            `json:"cuts"`  // limit on the segments of a packet (GSO); 0: not known
-	RPS    map[string]string `json:"steer"` // CPUs that do its receive work, by queue: see rps
+	Cuts   uint32            `json:"cuts"`   // limit on the segments of a packet (GSO); 0: not known
+	Merges [2]uint32         `json:"merges"` // limits on merged packets (GRO), in bytes: of all but IPv4, and of IPv4; 0: not known
+	RPS    map[string]string `json:"steer"`  // CPUs that do its receive work, by queue: see rps
 	Up     bool              `json:"up"`
 	Addrs  []netlink.Addr    `json:"addrs"`
 	Routes []netlink.Route   `json:"routes"` // without those that the kernel adds with the addresses
@@ -70,9 +73,10 @@ func (l *Lender) Close() error {
 }
 
 // Free finds an interface that may be lent. The error is a *vitrine.BadInput if
-// the interface is absent, carries the default route or a route with several
-// next hops, is part of or below another interface, or if instances of a run go
-// out by it. The same holds for an interface with addresses if inUse is false.
+// the interface is absent, carries a route for which the host must keep it, is
+// part of or below another interface, or if instances of a run go out by it. The
+// same holds for an interface with addresses if inUse is false. Link-local
+// addresses of IPv6 do not count, because unused interfaces have them too.
 func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 	bad := func(found, want string) (*Loan, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
@@ -92,45 +96,77 @@ func (l *Lender) Free(fabric, name string, inUse bool) (*Loan, error) {
 		}
 	}
 	a := link.Attrs()
-	addrs, err := l.Links.AddrList(link, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("listing the addresses of %s: %w", name, err)
+	loan := &Loan{
+		Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, Merges: [2]uint32{a.GROMaxSize, a.GROIPv4MaxSize},
+		RPS: l.rps(name), Up: a.RawFlags&unix.IFF_UP != 0,
 	}
-	routes, err := l.Links.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("listing routes: %w", err)
+	if loan.Addrs, err = l.addresses(link); err != nil {
+		return nil, err
 	}
-	loan := &Loan{Name: name, Alias: a.Alias, MTU: a.MTU, Cuts: a.GSOMaxSegs, RPS: l.rps(name), Up: a.RawFlags&unix.IFF_UP != 0}
-	for _, addr := range addrs {
-		if addr.Scope != int(netlink.SCOPE_LINK) { // the kernel adds link-local addresses itself
-			loan.Addrs = append(loan.Addrs, addr)
-		}
-	}
-	for _, route := range routes {
-		// A route with several next hops has no LinkIndex.
-		if slices.ContainsFunc(route.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == a.Index }) {
-			return bad(fmt.Sprintf("the interface %s carries a route with several next hops", name), "an interface that this host does not need")
-		}
-		if route.LinkIndex != a.Index {
-			continue
-		}
-		if ones := maskLength(route); ones == 0 {
-			return bad(fmt.Sprintf("the interface %s carries the default route", name), "an interface that this host does not need")
-		}
-		if route.Protocol != unix.RTPROT_KERNEL || isSeparateRoute(route, loan.Addrs) {
-			loan.Routes = append(loan.Routes, route)
-		}
+	var keeps string
+	if loan.Routes, keeps, err = l.routes(a.Index, loan.Addrs); err != nil {
+		return nil, err
 	}
 	over, err := l.over(a.Index)
+	used := slices.IndexFunc(loan.Addrs, func(addr netlink.Addr) bool { return !isLinkLocal6(addr.IP) })
 	switch {
 	case err != nil:
 		return nil, err
+	case keeps != "":
+		return bad(fmt.Sprintf("the interface %s carries %s", name, keeps), "an interface that this host does not need")
 	case a.MasterIndex != 0 || over != "":
 		return bad(fmt.Sprintf("the interface %s is in use: it is part of a bridge or bond, or has %q over it", name, over), "take it out first")
-	case len(loan.Addrs) > 0 && !inUse:
-		return bad(fmt.Sprintf("the interface %s is in use: it has the address %s", name, loan.Addrs[0].IPNet), "another interface, or `in_use: true`; its addresses and routes are then put back at the end")
+	case used >= 0 && !inUse:
+		return bad(fmt.Sprintf("the interface %s is in use: it has the address %s", name, loan.Addrs[used].IPNet), "another interface, or `in_use: true`; its addresses and routes are then put back at the end")
 	}
 	return loan, nil
+}
+
+// addresses returns the addresses to put back with an interface: all but the one
+// that the kernel adds itself.
+func (l *Lender) addresses(link netlink.Link) ([]netlink.Addr, error) {
+	a := link.Attrs()
+	all, err := List(func() ([]netlink.Addr, error) { return l.Links.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing the addresses of %s: %w", a.Name, err)
+	}
+	return slices.DeleteFunc(all, func(addr netlink.Addr) bool { return isFromMAC(addr.IP, a.HardwareAddr) }), nil
+}
+
+func isLinkLocal6(ip net.IP) bool { return ip.To4() == nil && ip.IsLinkLocalUnicast() }
+
+// isFromMAC reports whether an address is the link-local one that the kernel
+// makes from the MAC address when the interface comes up (RFC 4291, appendix A).
+func isFromMAC(ip net.IP, mac net.HardwareAddr) bool {
+	return len(mac) == 6 && isLinkLocal6(ip) &&
+		bytes.Equal(ip[8:], []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+}
+
+// routes returns the routes to put back with an interface that has the index and
+// the addresses. keeps describes a route for which the host must keep the
+// interface; empty: there is none.
+func (l *Lender) routes(index int, addrs []netlink.Addr) (back []netlink.Route, keeps string, err error) {
+	all, err := List(func() ([]netlink.Route, error) {
+		return l.Links.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("listing routes: %w", err)
+	}
+	for _, route := range all {
+		switch {
+		// A route with several next hops has no LinkIndex.
+		case slices.ContainsFunc(route.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == index }):
+			return nil, "a route with several next hops", nil
+		case route.LinkIndex != index:
+		case maskLength(route) == 0:
+			return nil, "the default route", nil
+		case route.Via != nil || route.Encap != nil || route.NewDst != nil: // cannot be read from the record of a killed run
+			return nil, "a route with an encapsulation or with a next hop of another family", nil
+		case route.Protocol != unix.RTPROT_KERNEL || isSeparateRoute(route, addrs):
+			back = append(back, route)
+		}
+	}
+	return back, "", nil
 }
 
 // runsWithRecord returns the runs, alive or dead, that have a record of an
@@ -143,7 +179,10 @@ func runsWithRecord(root, kind, name string) (ids []string) {
 	return ids
 }
 
-// find finds an interface. If it is absent, the error is a *vitrine.BadInput.
+// find finds an interface. If it is absent, or the name is an alternative one
+// (ip-link(8), altname), the error is a *vitrine.BadInput. Records and sysfs have
+// an interface's own name. An interface cannot be renamed to its alternative
+// name, so PutBack would fail.
 func find(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	link, err := links.LinkByName(name)
 	if IsGone(err) {
@@ -151,6 +190,9 @@ func find(links *netlink.Handle, fabric, name string) (netlink.Link, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s: %w", name, err)
+	}
+	if own := link.Attrs().Name; own != name {
+		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: fmt.Sprintf("%s is another name of the interface %s", name, own), Want: own}
 	}
 	return link, nil
 }
@@ -173,10 +215,11 @@ func isSeparateRoute(route netlink.Route, addrs []netlink.Addr) bool {
 	})
 }
 
-// over returns the name of an interface, such as a VLAN or a macvlan, that is
-// over the interface with the index.
+// over returns the name of an interface of the host, such as a VLAN or a macvlan,
+// that is over the interface with the index. It cannot see interfaces in other
+// namespaces.
 func (l *Lender) over(index int) (string, error) {
-	all, err := l.Links.LinkList()
+	all, err := List(l.Links.LinkList)
 	if err != nil {
 		return "", fmt.Errorf("listing interfaces: %w", err)
 	}
@@ -266,7 +309,7 @@ func (l *Lender) fetch(loan *Loan) (back bool, err error) {
 // findMarked finds the interface by its mark, brings it down and gives it its name
 // back. It returns nil if there is no such interface.
 func (loan *Loan) findMarked(links *netlink.Handle) (netlink.Link, error) {
-	all, err := links.LinkList()
+	all, err := List(links.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}
@@ -300,7 +343,7 @@ func (l *Lender) restore(loan *Loan) error {
 	if err != nil {
 		return fmt.Errorf("setting the interface %s up again: %w", loan.Name, err)
 	}
-	failed := l.setRPS(loan.Name, loan.RPS)
+	failed := errors.Join(l.setRPS(loan.Name, loan.RPS), l.restoreMerging(link, loan))
 	for _, addr := range loan.Addrs {
 		if err := l.Links.AddrReplace(link, &addr); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("giving %s its address %s again: %w", loan.Name, addr.IPNet, err))
@@ -315,6 +358,21 @@ func (l *Lender) restore(loan *Loan) error {
 		}
 	}
 	return failed
+}
+
+// restoreMerging restores the limits on merged packets, which impaired links
+// lower. The limit for IPv4 comes last, because the other can change it too.
+func (l *Lender) restoreMerging(link netlink.Link, loan *Loan) (err error) {
+	if loan.Merges[0] > 0 {
+		err = l.Links.LinkSetGROMaxSize(link, int(loan.Merges[0]))
+	}
+	if err == nil && loan.Merges[1] > 0 {
+		err = l.Links.LinkSetGROIPv4MaxSize(link, int(loan.Merges[1]))
+	}
+	if err != nil {
+		return fmt.Errorf("restoring the limits on merged packets of %s: %w", loan.Name, err)
+	}
+	return nil
 }
 
 // putBackDead returns a function that puts back an interface that a dead run

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -85,8 +86,14 @@ const uplinkKind = "uplink"
 
 // Uplink finds an interface of the host that instances can go out by. Until
 // LeaveUplink nobody can borrow the interface. If it is absent, a loopback,
-// down or part of a bridge or bond, the error is a *vitrine.BadInput.
+// down, without a carrier or part of a bridge or bond, the error is a
+// *vitrine.BadInput.
 func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netlink.Link, error) {
+	return uplink(links, run, fabric, name, settleLimit)
+}
+
+// uplink is Uplink. The limit is how long a carrier may take.
+func uplink(links *netlink.Handle, run *runstate.Run, fabric, name string, limit time.Duration) (netlink.Link, error) {
 	bad := func(found, want string) (netlink.Link, error) {
 		return nil, &vitrine.BadInput{File: "fabric " + fabric, Found: found, Want: want}
 	}
@@ -101,7 +108,11 @@ func Uplink(links *netlink.Handle, run *runstate.Run, fabric, name string) (netl
 	case link.Attrs().Flags&net.FlagUp == 0:
 		return bad(fmt.Sprintf("the interface %s is down", name), "bring it up (ip link set "+name+" up)")
 	}
-	if err := Settle(links, link.Attrs().Index); err != nil {
+	err = settle(links, link.Attrs().Index, limit)
+	if errors.Is(err, errNoCarrier) {
+		return bad(fmt.Sprintf("the interface %s has no carrier", name), "plug its cable in, or name another interface")
+	}
+	if err != nil {
 		return nil, err
 	}
 	return link, run.Record(uplinkKind, name, nil)
@@ -155,7 +166,7 @@ func (o *Over) agree(fabric string, parent int) error {
 			return err
 		}
 	}
-	all, err := o.links.LinkList()
+	all, err := List(o.links.LinkList)
 	if err != nil {
 		return fmt.Errorf("listing interfaces: %w", err)
 	}
@@ -179,7 +190,7 @@ func (c *Config) Fit(most int, name string) error {
 	if c.MTU > most {
 		return &vitrine.BadInput{File: "fabric " + c.Name, Found: fmt.Sprintf("mtu: %d", c.MTU), Want: fmt.Sprintf("at most %d, the limit of %s", most, name)}
 	}
-	if c.MTU == 0 && most < defaultMTU {
+	if c.MTU == 0 && most < DefaultMTU {
 		c.MTU = most
 	}
 	return nil

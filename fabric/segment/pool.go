@@ -7,8 +7,9 @@ import (
 	"vitrine"
 )
 
+// The MTUs of instances' interfaces.
 const (
-	defaultMTU = 1500 // bytes
+	DefaultMTU = 1500 // bytes; less if an interface of the host has less
 	minMTU     = 68   // bytes: RFC 791
 	maxMTU     = 65535
 )
@@ -29,7 +30,7 @@ func (s *Segment) resolve() error {
 	}
 	s.pool = pool{first: first, taken: make(map[netip.Addr]bool)}
 	if s.MTU == 0 {
-		s.MTU = defaultMTU
+		s.MTU = DefaultMTU
 	}
 	if s.MTU < minMTU || s.MTU > maxMTU {
 		return &vitrine.BadInput{File: "fabric " + s.Name, Found: fmt.Sprintf("mtu: %d", s.MTU), Want: fmt.Sprintf("%d to %d bytes", minMTU, maxMTU)}

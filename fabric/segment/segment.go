@@ -42,7 +42,7 @@ type Options struct {
 	// different one on each host, such as 198.18.1.1/16.
 	First string `yaml:"first,omitempty" json:"first,omitempty"`
 	// MTU is the MTU of the instances' interfaces, in bytes. The default is 1500,
-	// or less if a parent carries less.
+	// or less if an interface of the host that the fabric uses has less.
 	MTU int `yaml:"mtu,omitempty" json:"mtu,omitempty" jsonschema:"minimum=68,maximum=65535"`
 }
 

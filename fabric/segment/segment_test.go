@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/vishvananda/netlink"
+
+	"vitrine"
 	"vitrine/fabric"
 	"vitrine/fabric/fabrictest"
 	"vitrine/fabric/macvlan"
@@ -73,5 +77,38 @@ func TestTenThousandAttaches(t *testing.T) {
 	s.SetNumber(9999)
 	if err := bench.Reach(bench.Attach("bono-1"), bench.Attach("sprout-1")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUplinkWithoutCarrier checks that an interface without a carrier is refused by name.
+func TestUplinkWithoutCarrier(t *testing.T) {
+	host := fabrictest.NewHost(t)
+	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
+	err := segment.In(host.Switch, func(links *netlink.Handle) error {
+		port, err := links.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		return links.LinkSetDown(port)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = segment.In(host.Path, func(links *netlink.Handle) error {
+		for deadline := time.Now().Add(time.Minute); ; { // until the kernel has looked at the carrier
+			link, err := links.LinkByName("eno1")
+			if err != nil {
+				return err
+			}
+			state := link.Attrs().OperState
+			if state != netlink.OperUp && state != netlink.OperUnknown || time.Now().After(deadline) {
+				break
+			}
+		}
+		_, err := segment.UplinkWithin(links, run, "macvlan", "eno1", 0)
+		return err
+	})
+	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "the interface eno1 has no carrier") {
+		t.Errorf("got %v, want a *vitrine.BadInput that names eno1", err)
 	}
 }
