@@ -149,12 +149,17 @@ func (o *Orchestrator) allAnswered() bool {
 func (o *Orchestrator) readInstance(in *instance, at time.Time) {
 	in.views, in.known = make([]*client.Instance, len(o.directors)), false
 	var views []client.Instance
+	found := 0 // directors that find it away
 	for i, r := range o.directors {
 		if v := r.instances[in.Name]; v != nil {
 			in.views[i] = v
 			views = append(views, *v)
+			if v.Health == away {
+				found++
+			}
 		}
 	}
+	o.readHealth(in, at, found == len(o.directors) && !in.succeeds())
 	if !o.allAnswered() || len(views) == 0 {
 		return
 	}
@@ -366,6 +371,9 @@ func (o *Orchestrator) view(now time.Time) decide.View {
 		if in.Manual && in.State <= decide.Draining {
 			i.State = decide.Stopping // the policy must replace an instance that a user drains, and must not resume it
 		}
+		if !in.away.IsZero() {
+			i.Away = max(now.Sub(in.away), 1) // the directors' answers are newer than now
+		}
 		if in.known {
 			late := in.lately()
 			i.Rate, i.InFlight, i.P99, i.Success = in.lastStep().Rate(), int(late.InFlight), late.Quantile(0.99), late.Success()
@@ -373,7 +381,7 @@ func (o *Orchestrator) view(now time.Time) decide.View {
 				i.Dialogs = int(max(late.Dialogs, 0))
 			}
 			rates[in.Type] += i.Rate
-			if i.State == decide.Active {
+			if i.State == decide.Active && in.Lost == 0 {
 				spans[in.Type] = append(spans[in.Type], late)
 			}
 		}

@@ -28,8 +28,8 @@ const (
 	EventLost     = "lost"     // the drain deadline passed with open transactions or dialogs
 	EventFail     = "fail"     // the instance did not start, or a member ended
 	EventStopped  = "stopped"  // all resources of the instance are freed
-	EventAway     = "away"     // a director, the store or the runner does not answer, or a director has foreign instances
-	EventBack     = "back"     // a director, the store or the runner answers again
+	EventAway     = "away"     // a director, the store or the runner does not answer, a director has foreign instances, or all directors find an instance away
+	EventBack     = "back"     // the end of what EventAway reported
 	EventAlert    = "alert"    // a user should act
 	EventService  = "service"  // a service started or ended
 	EventMeasure  = "measure"  // redline begins to measure an instance

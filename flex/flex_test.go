@@ -36,6 +36,7 @@ type fakeRunner struct {
 	began  map[string]time.Time
 	boot   time.Duration
 	reason string // why new units fail; empty: they become ready
+	only   string // the unit that fails for the reason; empty: all
 	err    error
 	stuck  error // of Remove
 	hangs  bool  // Remove does not return before its context ends, or the time limit of hold.Client
@@ -64,7 +65,7 @@ func (r *fakeRunner) Units(context.Context) ([]unit.Unit, error) {
 func (r *fakeRunner) Start(_ context.Context, o unit.Order) error {
 	r.starts, r.orders[o.Name] = append(r.starts, o.Name), o
 	u := unit.Unit{Name: o.Name, Type: o.Type, Size: o.Size, Number: o.Number, Digest: o.Digest(), State: unit.Starting}
-	if r.reason != "" {
+	if r.reason != "" && (r.only == "" || r.only == o.Name) {
 		u.State, u.Reason = unit.Failed, r.reason
 	}
 	r.units[o.Name], r.began[o.Name] = u, time.Now()
@@ -914,6 +915,35 @@ func TestServicesComeFirst(t *testing.T) {
 		r.run(5 * time.Minute)
 		if n := len(r.runner.starts) - 3; n < 3 || n > 12 || r.inState(decide.Active) != 1 || !r.has(EventService, "it cannot bind") {
 			t.Errorf("got %d more starts, %d active instances", n, r.inState(decide.Active))
+		}
+		r.runner.only = "service-store"
+		r.restart()
+		r.run(10 * time.Second)
+		delete(r.runner.units, "service-director")
+		r.run(10 * time.Second)
+		delete(r.runner.units, "registration-1")
+		r.run(10 * time.Second)
+		if r.instances["registration-2"] == nil || r.inState(decide.Active) != 1 || r.runner.units["service-director"].State != unit.Ready {
+			t.Errorf("after a restart, while the store does not start: want a director and a replacement: %+v", r.Events())
+		}
+	})
+}
+
+// TestServicesComeFirstInANewHolder ends the holder, and with it all units. The next one must get the services before
+// the instances too, and the status must say what is waited for.
+func TestServicesComeFirstInANewHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "services: [{name: store, command: [store]}, {name: director, command: [director]}]\n")
+		r.run(20 * time.Second)
+		clear(r.runner.units)
+		r.runner.starts = nil
+		r.step(t.Context())
+		if why := r.Status().Types[0].Why; len(why) != 1 || !strings.Contains(why[0], "service store has not been ready yet") {
+			t.Errorf("the status gives the reasons %q", why)
+		}
+		r.run(20 * time.Second)
+		if want := []string{"service-store", "service-director", "registration-2"}; !slices.Equal(r.runner.starts, want) {
+			t.Errorf("started %q, want %q", r.runner.starts, want)
 		}
 	})
 }

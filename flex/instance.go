@@ -25,6 +25,7 @@ type instance struct {
 	State  decide.State `json:"state"`              //
 	Manual bool         `json:"manual,omitempty"`   // A user asked for its drain: for the policy it is gone.
 	InAge  float64      `json:"in_state_seconds"`   // Time in the state, at the time of the save.
+	Lost   float64      `json:"lost,omitempty"`     // For how many seconds all directors have found it away; 0: they do not, or for less than decide.AwayAfter.
 	Was    float64      `json:"capacity,omitempty"` // Its capacity in transactions/s, at the time of the save. It counts if the file has its size no longer. 0: an earlier version saved it.
 
 	Address netip.AddrPort `json:"address"` // Invalid: it has not been ready, so no director has it; or an earlier version started it.
@@ -32,6 +33,7 @@ type instance struct {
 	since   time.Time // when it entered the state
 	ordered time.Time // when it was ordered; zero: it had started, or was gone, before this orchestrator saw it
 	active  time.Time // when it became active; zero: it never was
+	away    time.Time // since when all directors have found it away; zero: they do not
 	unit    unit.Unit
 	reason  string // why it failed
 
@@ -217,9 +219,9 @@ func (in *instance) isActive(so func(*client.Instance) bool) bool {
 	return in.State == decide.Active && len(in.views) > 0
 }
 
-// isServing reports whether the instance is active, and is so at all directors.
+// isServing reports whether the instance is active, and no director finds it inactive or away.
 func (in *instance) isServing() bool {
-	return in.isActive(func(v *client.Instance) bool { return v.State == vitrine.Active })
+	return in.isActive(func(v *client.Instance) bool { return v.State == vitrine.Active && v.Health != away })
 }
 
 // isHealthy reports whether the instance is active, and up at all directors.

@@ -62,7 +62,7 @@ var (
 	descInstances = describe("instances", "Instances, by state.", "type", "state")
 	descRate      = describe("rate", "Transactions that arrive per second.", "type")
 	descRefused   = describe("refused_rate", "Transactions per second that no instance got.", "type")
-	descCapacity  = describe("capacity", "Transactions per second that the active instances carry.", "type")
+	descCapacity  = describe("capacity", "Transactions per second that the active instances carry, without those that all directors find away.", "type")
 	descLatency   = describe("latency_p99_seconds", "99th percentile of latency over the last seconds, of the worst instance.", "type")
 	descSuccess   = describe("success_ratio", "Success ratio over the last seconds, of the worst instance.", "type")
 	descEvents    = describe("event_failures_total", "Events that could not be written to disk.")

@@ -299,7 +299,7 @@ func (o *Orchestrator) mayDrain(in *instance, now time.Time) bool {
 		if other.isServing() {
 			return true
 		}
-		coming = coming || other.State <= decide.Active
+		coming = coming || other.State <= decide.Active && other.Lost == 0
 	}
 	return !coming && now.Sub(o.holds[holdKey{in.Type, decide.CauseTotal}]) < 3*period
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vitrine/flex/config"
+	"vitrine/flex/decide"
 	"vitrine/flex/unit"
 )
 
@@ -32,7 +33,8 @@ const (
 
 // runServices keeps the services running. It reports whether every service of the file has been
 // ready at least once: before that, no instance may start. A service that ends later is
-// restarted without effect on the instances.
+// restarted without effect on the instances, also after a restart of the orchestrator: instances that run
+// show that all services have been ready.
 func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map[string]unit.Unit) bool {
 	ctx, cancel := context.WithTimeout(ctx, callLimit) // for all services, because a runner that hangs does so for each one
 	defer cancel()
@@ -42,6 +44,7 @@ func (o *Orchestrator) runServices(ctx context.Context, now time.Time, units map
 	for i := range all {
 		begun := o.runService(ctx, now, &all[i], units)
 		if !begun && i < len(o.File.Services) {
+			o.awaitService(all[i].Name)
 			return false // the next service may depend on this one
 		}
 	}
@@ -57,6 +60,10 @@ func (o *Orchestrator) runService(ctx context.Context, now time.Time, c *config.
 		o.services[c.Name] = s
 	}
 	u, there := units[servicePrefix+c.Name]
+	if !there && s.unit.State == unit.Ready { // its holder has ended: in the next one, services come first again
+		s.begun = false
+	}
+	s.begun = s.begun || len(o.instances) > 0
 	s.unit = u
 	switch {
 	case !there && (s.again.IsZero() || !now.Before(s.again)):
@@ -72,6 +79,14 @@ func (o *Orchestrator) runService(ctx context.Context, now time.Time, c *config.
 	}
 	o.compareService(c, s)
 	return s.begun
+}
+
+// awaitService says in the status why nothing is decided: a service has not been ready yet.
+func (o *Orchestrator) awaitService(name string) {
+	clear(o.why)
+	for _, t := range o.Types {
+		o.why[t.Name] = []string{fmt.Sprintf("%s: service: service %s has not been ready yet, so no instance starts", decide.Hold, name)}
+	}
 }
 
 // compareService reports a service that an earlier orchestrator started with another version of the file.

@@ -78,6 +78,9 @@ func (o *Orchestrator) restore() error {
 		if in.State == decide.Active {
 			in.active = in.since
 		}
+		if in.Lost > 0 {
+			in.away = now.Add(-seconds(in.Lost))
+		}
 		o.instances[in.Name] = in
 	}
 	if s.Next != nil {

@@ -43,7 +43,7 @@ type TypeStatus struct {
 	Known     bool           `json:"known"`              // The rate is fresh.
 	Rate      float64        `json:"rate"`               // Transactions that arrive, per second.
 	Refused   float64        `json:"refused"`            // Part of Rate that was refused or lost for lack of an instance.
-	Capacity  float64        `json:"capacity"`           // Capacity of the active instances, in transactions per second.
+	Capacity  float64        `json:"capacity"`           // Capacity of the active instances that some director finds up, in transactions per second.
 	P99       float64        `json:"p99_seconds"`        // 99th percentile of latency over the last seconds, of the worst instance.
 	Success   float64        `json:"success"`            // Success ratio over the last seconds, of the worst instance.
 	Instances map[string]int `json:"instances"`          // Number of instances, by state.
@@ -137,7 +137,7 @@ func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
 			continue
 		}
 		s.Instances[stateName(in.State)]++
-		if in.State == decide.Active {
+		if in.State == decide.Active && in.Lost == 0 {
 			s.Capacity += o.capacity(in)
 		}
 		if digest := o.orderDigest(in); in.unit.Digest != "" && digest != in.unit.Digest {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,7 +60,7 @@ func (a *app) flexHold() *cobra.Command {
 // that starts and has no record yet.
 const holderLock = "holder.lock"
 
-// hold runs units until a client or a signal ends it.
+// hold runs units until a client, a signal or the end of the fabric's processes ends it.
 func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 	log := a.logFrom(slog.LevelInfo)
 	lock, err := runstate.LockFile(filepath.Join(c.State, holderLock), runstate.Owner{PID: os.Getpid(), Command: os.Args})
@@ -121,6 +122,14 @@ func serversDigest(c *config.Config) string {
 // holderLog returns the path of the log of a file's holder.
 func holderLog(c *config.Config) string { return filepath.Join(c.State, "holder.log") }
 
+// openHolderLog begins a new log. It keeps that of the last holder that answered, which may say why that one ended.
+func openHolderLog(path string) (*os.File, error) {
+	if err := os.Rename(path, path+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return substrate.OpenOutput(path)
+}
+
 // holderStarts limits the time until a new holder answers.
 const holderStarts = time.Minute
 
@@ -140,10 +149,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 		return nil, fmt.Errorf("find this program's own file: %w", err)
 	}
 	path := holderLog(c)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	log, err := substrate.OpenOutput(path)
+	log, err := openHolderLog(path)
 	if err != nil {
 		return nil, err
 	}
@@ -174,9 +180,11 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 	}
 }
 
-// holderEnded explains why a holder ended before it answered.
+// holderEnded explains why a holder ended before it answered. It removes the log, or the next start would keep
+// that one, and not the log of the last holder that answered.
 func holderEnded(log string, err error) error {
 	text := substrate.LastOutput(log, 2048)
+	_ = os.Remove(log) // on error, only the older log is lost
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == exitUnsupported {
 		return &vitrine.Unsupported{What: "running the instances", Missing: text}
 	}
@@ -222,10 +230,19 @@ type holderRunner struct {
 	file *config.Config
 	log  *slog.Logger
 
-	mu     sync.Mutex
-	found  bool // the holder of an earlier run was there
-	client *hold.Client
+	mu      sync.Mutex
+	found   bool // the holder of an earlier run was there
+	client  *hold.Client
+	started time.Time     // when a holder was last started
+	pause   time.Duration // shortest time between that start and the next one
+	failure error         // of that start; nil: the holder answered
 }
+
+// Pauses between starts of holders double. A holder that lives for longestHolderPause more than the pause ends that.
+const (
+	firstHolderPause   = time.Second
+	longestHolderPause = time.Minute
+)
 
 // tookOver reports whether the holder of an earlier run was there, with what it runs.
 func (r *holderRunner) tookOver() bool {
@@ -243,7 +260,10 @@ func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	}
 	c, err := hold.Find(ctx, r.file.State)
 	if errors.Is(err, hold.ErrNone) {
-		c, err = startHolder(ctx, r.file)
+		if err = r.mayStart(time.Now()); err == nil {
+			c, err = startHolder(ctx, r.file)
+			r.failure = err
+		}
 	} else if err == nil {
 		r.found = true
 		r.log.Info("taking over the running instances", "run", c.About.Run, "pid", c.About.PID)
@@ -256,6 +276,23 @@ func (r *holderRunner) connect(ctx context.Context) (*hold.Client, error) {
 	}
 	r.client = c
 	return c, nil
+}
+
+// mayStart records the start of a holder, or returns an error if the start comes too early. Each holder makes a
+// fabric and gets the services, so holders whose fabric ends at once must not follow each other every second.
+func (r *holderRunner) mayStart(now time.Time) error {
+	since := now.Sub(r.started)
+	if wait := r.pause - since; wait > 0 {
+		why := cmp.Or(r.failure, fmt.Errorf("the holder of the instances ended soon after its start, see %s", holderLog(r.file)))
+		return fmt.Errorf("%w; the next one starts in %s", why, wait.Round(time.Second))
+	}
+	if since < r.pause+longestHolderPause {
+		r.pause = min(2*r.pause, longestHolderPause)
+	} else {
+		r.pause = firstHolderPause
+	}
+	r.started = now
+	return nil
 }
 
 // with calls f with a client of the holder. After an error from a dead holder, the next call looks

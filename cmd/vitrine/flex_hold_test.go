@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,55 @@ func TestHolderRunsByTheLoadedFile(t *testing.T) {
 	out, err := holderCommand(t.Context(), "vitrine", c).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "is held by pid 7") {
 		t.Errorf("got error %v and the output %q, want exit code %d and pid 7 of the first holder", err, out, exitFailed)
+	}
+}
+
+// TestTheLogOfTheLastHolderIsKept checks that the last words of a holder that crashed outlive the starts after it, although
+// they fail.
+func TestTheLogOfTheLastHolderIsKept(t *testing.T) {
+	path := holderLog(&config.Config{State: t.TempDir()})
+	if err := os.WriteFile(path, []byte("panic: last words\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		log, err := openHolderLog(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = log.WriteString("no engine\n")
+		if err := errors.Join(err, log.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := holderEnded(path, errors.New("exit status 1")); !strings.Contains(err.Error(), "no engine") {
+			t.Errorf("the error of the start has no reason: %v", err)
+		}
+	}
+	kept, err := os.ReadFile(path + ".1")
+	if err != nil || string(kept) != "panic: last words\n" {
+		t.Errorf("got the old log %q and error %v", kept, err)
+	}
+}
+
+// TestHoldersThatEndAreStartedLessOften asks each second to start a holder, and each holder ends at once. During a pause, the
+// error must say why the last start failed. After a holder that lived long, the next one must start at once.
+func TestHoldersThatEndAreStartedLessOften(t *testing.T) {
+	r := &holderRunner{file: &config.Config{}, failure: errors.New("no engine")}
+	now, starts := time.Now(), []int{}
+	for second := range 200 {
+		err := r.mayStart(now.Add(time.Duration(second) * time.Second))
+		if err == nil {
+			starts = append(starts, second)
+		} else if !strings.Contains(err.Error(), "no engine") {
+			t.Errorf("the error of second %d does not have the reason: %v", second, err)
+		}
+	}
+	if want := []int{0, 1, 3, 7, 15, 31, 63, 123, 183}; !slices.Equal(starts, want) {
+		t.Errorf("holders were started at seconds %d, want %d", starts, want)
+	}
+	for _, later := range []time.Duration{time.Hour, time.Hour + time.Second} {
+		if err := r.mayStart(now.Add(later)); err != nil {
+			t.Errorf("after a holder that lived long: %v", err)
+		}
 	}
 }
 

@@ -58,15 +58,16 @@ func planFlex(path string) (p flexPlan, err error) {
 	return p, err
 }
 
-// checkReach refuses a fabric on which no director reaches the instances. A director with a unix
-// socket may be one of the file's services, which are also attached to the fabric.
+// checkReach refuses a fabric on which no director reaches the instances. Directors with unix sockets
+// may be services of the file, which are also attached to the fabric. Nothing says which services are
+// directors, so there must only be as many.
 func checkReach(c *config.Config) error {
 	name := fabricName(c.Choice().Fabric)
 	if !isolated(name, c.Servers.Parts[name]) {
 		return nil
 	}
 	for _, d := range c.Directors {
-		if !strings.HasPrefix(d.Control, "unix:") {
+		if !strings.HasPrefix(d.Control, "unix:") || len(c.Services) < len(c.Directors) {
 			return c.BadInput("the fabric "+name+" connects instances to their own network, which the director at "+d.Control+" does not reach",
 				"use loopback or host; for directors on other hosts, a fabric that leads out, such as macvlan with parent; "+
 					"or a director that is one of the services, with control unix:SOCKET", "servers", "fabric")

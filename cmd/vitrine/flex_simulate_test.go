@@ -23,9 +23,10 @@ func loadFront(t *testing.T, fields string) *config.Config {
 			"types:\n  - {name: registration, deployment: deployment.yaml, max: 2, " + fields + "}\n" +
 			"servers: {substrate: process, fabric: loopback}\n",
 		"deployment.yaml": "vnf_name: front\ncomponents:\n  - {name: front, short: fr, command: [vitrine], ports: {http: 80}, entry: http}\n" +
+			"  - {name: worker, short: wk, command: [vitrine]}\n" +
 			"  - {name: helper, short: he, scalable: false, flavor: large, command: [vitrine]}\n" +
 			"flavors: [{name: small, vcpus: 0.1, memory: 64MiB}, {name: large, vcpus: 0.4, memory: 64MiB}]\n" +
-			"instances: {helper: 2}\nmode: {name: custom, sizes: [fr3s]}\n",
+			"instances: {helper: 2}\nmode: {name: custom, sizes: [fr1s-wk3s]}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -41,9 +42,9 @@ func loadFront(t *testing.T, fields string) *config.Config {
 // TestMembersOfAFlavor checks that the CPU cost is asked for the instances that run, including those of
 // a member that is not scalable.
 func TestMembersOfAFlavor(t *testing.T) {
-	c := loadFront(t, "flavors: [{size: fr3s, rate: 20}]")
+	c := loadFront(t, "flavors: [{size: fr1s-wk3s, rate: 20}]")
 	kind := &c.Types[0]
-	want := map[string]profile.Member{"front": {Count: 3, VCPUs: 0.1}, "helper": {Count: 2, VCPUs: 0.4}}
+	want := map[string]profile.Member{"front": {Count: 1, VCPUs: 0.1}, "worker": {Count: 3, VCPUs: 0.1}, "helper": {Count: 2, VCPUs: 0.4}}
 	if got := membersOf(c, kind, kind.Flavors[0]); !maps.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -52,14 +53,14 @@ func TestMembersOfAFlavor(t *testing.T) {
 // TestCallsOfSeveralTransactions checks that a call of three transactions may take 90 ms, if each
 // transaction may take 30 ms.
 func TestCallsOfSeveralTransactions(t *testing.T) {
-	c := loadFront(t, "objective: {p99: 30ms}, flavors: [{size: fr3s, profile: run, transactions_per_call: 3}]")
+	c := loadFront(t, "objective: {p99: 30ms}, flavors: [{size: fr1s-wk3s, profile: run, transactions_per_call: 3}]")
 	kind := &c.Types[0]
 	run, err := result.Create(kind.Flavors[0].Profile, result.Manifest{VNF: "front", Unit: "calls/s", Host: result.ReadHost("/")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	size := vitrine.SizeProfile{
-		Sizing: "fr3s", VCPUs: 0.3, Source: vitrine.SourceMeasured, Rate: 100, Low: 92, High: 108, Censored: vitrine.CensoredNone,
+		Sizing: "fr1s-wk3s", VCPUs: 0.4, Source: vitrine.SourceMeasured, Rate: 100, Low: 92, High: 108, Censored: vitrine.CensoredNone,
 		Capacities: []vitrine.Capacity{{Threshold: 0.99, Rate: 100, Low: 92, High: 108, Censored: vitrine.CensoredNone, Single: 88}},
 		Latency:    []vitrine.LatencyPoint{{Rate: 30, P99: 10}, {Rate: 60, P99: 20}, {Rate: 90, P99: 80}},
 	}
@@ -80,9 +81,9 @@ func TestCallsOfSeveralTransactions(t *testing.T) {
 // TestResultOfRedlineIsAProfile checks that a flavor's profile may be the file that vitrine redline --out
 // wrote, with the size that its capacity belongs to.
 func TestResultOfRedlineIsAProfile(t *testing.T) {
-	c := loadFront(t, "objective: {p99: 30ms, success: 0.99}, flavors: [{size: fr3s, profile: front-1.json}]")
+	c := loadFront(t, "objective: {p99: 30ms, success: 0.99}, flavors: [{size: fr1s-wk3s, profile: front-1.json}]")
 	kind := &c.Types[0]
-	text := `{"vitrine_redline": 1, "type": "registration", "flavor": "fr3s", "verdict": "within", "rate": 60, "low": 55, "high": 66,
+	text := `{"vitrine_redline": 1, "type": "registration", "flavor": "fr1s-wk3s", "verdict": "within", "rate": 60, "low": 55, "high": 66,
 		"objective": {"success": 0.99, "latency_ms": 30, "quantile": 0.99}, "steps": [{"rate": 50, "cpus": 0.5}]}`
 	if err := os.WriteFile(kind.Flavors[0].Profile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ func TestResultOfRedlineIsAProfile(t *testing.T) {
 	if err != nil || got.Rate != 55 || got.Cost.Each != 0.01 {
 		t.Errorf("got %+v, %v, want 55 transactions/s and 0.01 s of CPU for each", got, err)
 	}
-	kind.Flavors[0].Size = "fr1s"
+	kind.Flavors[0].Size = "fr1s-wk1s"
 	if _, err := capacityOf(c)(kind, kind.Flavors[0]); !vitrine.IsBadInput(err) {
 		t.Errorf("another size: got error %v, want bad input", err)
 	}
@@ -100,7 +101,7 @@ func TestResultOfRedlineIsAProfile(t *testing.T) {
 // TestAnotherPolicyRunsWithoutRedline checks that redline measures only while the orchestrator's own rules
 // decide.
 func TestAnotherPolicyRunsWithoutRedline(t *testing.T) {
-	c := loadFront(t, "flavors: [{size: fr3s, rate: 20}], objective: {p99: 30ms, success: 0.99}, redline: {every: 1h}")
+	c := loadFront(t, "flavors: [{size: fr1s-wk3s, rate: 20}], objective: {p99: 30ms, success: 0.99}, redline: {every: 1h}")
 	for name, want := range map[string]bool{policy.Flex: true, "hpa": false} {
 		if got := measurerOf(flexPlan{file: c, policyName: name}, nil) != nil; got != want {
 			t.Errorf("policy %s: got a measurer: %v, want %v", name, got, want)

@@ -43,7 +43,7 @@ func check(root document.Node, c *Config) error {
 func (v *validator) names(c *Config) {
 	var directors, types, services []string
 	for _, d := range c.Directors {
-		directors = append(directors, strings.TrimSuffix(strings.TrimPrefix(d.Control, "http://"), "/"))
+		directors = append(directors, strings.TrimSuffix(strings.TrimPrefix(c.control(d), "http://"), "/"))
 	}
 	for _, t := range c.Types {
 		types = append(types, t.Name)
@@ -190,6 +190,10 @@ func (v *validator) flavors(c *Config, i int) {
 			v.Bad(err.Error(), "", at("size")...)
 		} else {
 			v.quotas(c, t, sizing, at("size"))
+			entry, _ := d.Entry()
+			if n, _ := d.Given(entry, sizing); n > 1 {
+				v.Bad(fmt.Sprintf("size %s has %d copies of %s", f.Size, n, entry.Name), "it has the entry, and an instance has one address in the directors: want 1", at("size")...)
+			}
 		}
 		switch {
 		case f.Rate > 0 && f.Profile != "":

@@ -57,7 +57,7 @@ type Type struct {
 	Environment   document.Strings `yaml:"environment"`                                          // Variables of all members. They replace those of the deployment, such as the addresses of components that are not members.
 	Flavors       []Flavor         `yaml:"flavors" jsonschema:"required,minItems=1,maxItems=26"` // Sizes of instances, with what each carries.
 	Min           int              `yaml:"min" jsonschema:"minimum=1,maximum=10000,default=1"`   // Fewest instances.
-	Max           int              `yaml:"max" jsonschema:"required,minimum=1,maximum=10000"`    // Most instances, those that start or drain included.
+	Max           int              `yaml:"max" jsonschema:"required,minimum=1,maximum=10000"`    // Most instances, those that start or drain included. What replaces the instances that a user drains, or one that all directors find away, comes on top.
 	Objective     Objective        `yaml:"objective"`                                            // What transactions must meet.
 	Drain         string           `yaml:"drain" jsonschema:"enum=transaction,enum=dialog"`      // What draining waits for: the director's drain of the type; default transaction.
 	DrainDeadline time.Duration    `yaml:"drain_deadline" jsonschema:"format=positive-duration"` // A draining instance is stopped after this time, whatever it still does; default 5m. The time counts from when the directors drain it; during a lease they do not.

@@ -145,6 +145,27 @@ types: [{name: voice, deployment: deployment.yaml, flavors: [{size: bn1s-sp1s-hs
 	}
 }
 
+// TestSocketsOfDirectorsAreBesideTheFile checks that the path of a director's socket does not depend on the working
+// directory, and that two spellings of it are one director.
+func TestSocketsOfDirectorsAreBesideTheFile(t *testing.T) {
+	const types = "\ntypes: [{name: voice, deployment: deployment.yaml, flavors: [{size: bn1s-sp1s-hs1s-hm1s, rate: 20}], max: 2}]\n"
+	here, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse("testdata/flex.yaml", []byte(`directors: [{control: "unix:director.sock"}, {control: "unix:/run/director.sock"}]`+types), spec.Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := c.Directors[0].Control, c.Directors[1].Control; a != "unix:"+here+"/director.sock" || b != "unix:/run/director.sock" {
+		t.Errorf("got %q and %q", a, b)
+	}
+	_, err = Parse("testdata/flex.yaml", []byte(`directors: [{control: "unix:director.sock"}, {control: "unix:./director.sock"}]`+types), spec.Known{})
+	if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "again") {
+		t.Errorf("one socket twice: got error %v", err)
+	}
+}
+
 // FuzzLoad checks that no file makes loading panic, and that every error names a position or a
 // file.
 func FuzzLoad(f *testing.F) {

@@ -124,6 +124,7 @@ func (c *Config) resolve() {
 	paths := []*string{&c.State, &c.Control.TokenFile, &c.Control.Certificate, &c.Control.Key, &c.Control.Clients}
 	for i := range c.Directors {
 		d := &c.Directors[i]
+		d.Control = c.control(*d)
 		paths = append(paths, &d.TokenFile, &d.Authorities, &d.Certificate, &d.Key)
 	}
 	if c.Store != nil {
@@ -151,6 +152,14 @@ func (c *Config) resolve() {
 			command[0] = c.Resolve(command[0])
 		}
 	}
+}
+
+// control returns the control address of a director. The path of a unix socket is made absolute.
+func (c *Config) control(d Director) string {
+	if path, is := strings.CutPrefix(d.Control, "unix:"); is {
+		return "unix:" + c.Resolve(path)
+	}
+	return d.Control
 }
 
 // membersOf returns the members of an aggregate in an analysis of vitrine affinity. name is

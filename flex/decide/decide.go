@@ -27,7 +27,9 @@ func Decide(v View, m *Memory) []Action {
 	}
 	d.fill(fleets)
 	for i := range fleets {
-		d.shrink(&fleets[i])
+		if f := &fleets[i]; !d.retire(f) {
+			d.shrink(f)
+		}
 		fleets[i].keep()
 	}
 	return d.actions
@@ -63,6 +65,7 @@ func (f *fleet) settle(v *View) {
 	if quiet || f.survivor.After(f.mem.Failed) {
 		f.mem.Failures, f.mem.Died = 0, ""
 	}
+	f.miss(v.Now)
 	f.mem.Sight.Boot = f.boot
 	if f.Known {
 		f.mem.see(f.TypeView, v.Now, f.boot)
@@ -71,7 +74,7 @@ func (f *fleet) settle(v *View) {
 	if !sure {
 		f.mem.Known = time.Time{}
 	}
-	if !sure || f.Leased { // redline overloads an instance on purpose
+	if !sure || f.Leased || f.suspect { // redline overloads an instance on purpose; calls at an instance that hangs fail
 		f.mem.Broken = 0
 		return
 	}
@@ -95,6 +98,8 @@ func (d *decision) explain(f *fleet) {
 		d.hold(f, CauseMetrics, "%d of %d active instances have no fresh metrics: nothing is drained", f.unknown, f.states[Active])
 	case d.StoreAway:
 		d.hold(f, CauseStore, "no store answers, so a low rate does not show a low load: nothing is drained; instances start as the rate asks for it")
+	case f.cutOff:
+		d.hold(f, CauseAway, "active instances that all directors find away: %d, and no other one shows that the directors reach the type: they may hang, or the network is broken; one at a time is started on trial, and only those that were on trial are drained", len(f.lost))
 	case f.elsewhere() && f.uneven():
 		d.hold(f, CauseElsewhere, "%s: the instances that do not meet the objective get %s/s and carry %s/s by the profile, and the others have room: the traffic does not follow the weights, so more instances would not help",
 			f.ailment(), vitrine.Digits(f.strained), vitrine.Digits(f.bearable))

@@ -556,6 +556,32 @@ func TestReasons(t *testing.T) {
 			z.Rate, v.Instances = 150, []decide.Instance{in("b", decide.Starting)}
 			m.Types = map[string]*decide.Track{"register": {Failures: 3, Failed: now.Add(-time.Minute), Died: "exit status 1"}}
 		}, "hold: back-off: 150/s arrive, 90/s can be carried with 10% headroom; instances died 3 times in a row (exit status 1): the next start is when the one on trial is active"},
+		"the only instance is lost": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Max, z.Rate, z.Refused, v.Instances[0].Away = 1, 15, 15, decide.AwayAfter
+		}, "start: rate: 15/s arrive, 0/s can be carried with 10% headroom; active instances that carry nothing, because all directors find them away: 1; one on trial after 1 failures"},
+		"one is lost, and one on trial": {func(v *decide.View, z *decide.TypeView, m *decide.Memory) {
+			b := in("b", decide.Active)
+			z.Rate, b.Since, v.Instances[0].Away = 150, now, time.Minute
+			v.Instances = append(v.Instances, b)
+			m.Types = map[string]*decide.Track{"register": {Failures: 1, Failed: now.Add(-20 * time.Second)}}
+		}, "hold: back-off: 150/s arrive, 90/s can be carried with 10% headroom; active instances that carry nothing, because all directors find them away: 1; " +
+			"no active instance shows that the directors reach the type: the next start is when one does"},
+		"one is lost, and one serves": {func(v *decide.View, _ *decide.TypeView, _ *decide.Memory) {
+			b := in("b", decide.Active)
+			b.Away, v.Instances[0].P99 = time.Minute, time.Millisecond
+			v.Instances = append(v.Instances, b)
+		}, "drain: away: all directors have found it away for 1m0s, and they reach others of its type"},
+		"one is lost, and one was on trial": {func(v *decide.View, _ *decide.TypeView, m *decide.Memory) {
+			b := in("b", decide.Active)
+			b.Since, b.Away, v.Instances[0].Away = now.Add(-90*time.Second), 80*time.Second, 2*time.Minute
+			v.Instances = append(v.Instances, b)
+			m.Types = map[string]*decide.Track{"register": {Failures: 3, Failed: now.Add(-15 * time.Second)}}
+		}, "drain: away: all directors have found it away for 1m20s, and another one was away before it became active"},
+		"a lost one drains": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			b := in("b", decide.Draining)
+			b.Away = time.Second
+			z.Min, v.Instances = 2, append(v.Instances, b)
+		}, "start: minimum: 1 instances run or start, below the minimum of 2"},
 		"limit of starts": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
 			z.Min, v.Limits.Starting, v.Instances = 3, 1, append(v.Instances, in("b", decide.Starting))
 		}, "hold: starts: 2 instances run or start, below the minimum of 3; 1 instances start already, and at most 1 may at the same time"},

@@ -15,12 +15,12 @@ const (
 
 // shrink drains one instance if one less would have carried the load for the whole stable
 // time, or if the type has more instances than its maximum. Unknown metrics, a missing
-// store, a lease, a broken objective or high CPU use prevents the drain.
+// store, a lost path to the directors, a lease, a broken objective or high CPU use prevents the drain.
 func (d *decision) shrink(f *fleet) {
 	if f.started > 0 || f.serving() > f.states[Active] || f.serving() <= f.Min || !d.paced(f) {
 		return
 	}
-	if !f.Known || f.unknown > 0 || d.StoreAway {
+	if !f.Known || f.unknown > 0 || d.StoreAway || f.cutOff {
 		return // explain has added the Hold
 	}
 	excess := f.serving() > f.Max

@@ -22,7 +22,13 @@ type fleet struct {
 	cpu       float64     // sum of the known CPU use of the Active instances
 	metered   int         // Active instances with known CPU use
 	survivor  time.Time   // latest begin of an active time of at least longEnough
-	revivable []*Instance // the Draining instances
+	revivable []*Instance // the Draining instances that are not away
+
+	lost    []*Instance // the Active instances that are away for AwayAfter; no other field counts them
+	suspect bool        // some Active instance is away, be it for a second
+	served  bool        // a transaction succeeded within Window
+	eldest  time.Time   // since when the oldest Active instance that is not away has been active; zero: there is none
+	cutOff  bool        // some instance is lost, and none shows that the directors reach the type
 
 	shortfall float64 // missing capacity, by the profile
 	plan      []int   // remaining starts, by flavor
@@ -47,11 +53,22 @@ func gather(v *View, m *Memory) []fleet {
 			fleets[at].add(in, v.Now)
 		}
 	}
+	for i := range fleets {
+		f := &fleets[i]
+		f.cutOff = len(f.lost) > 0 && !f.isReached(v.Now)
+	}
 	return fleets
 }
 
 // add adds one instance to the fleet.
 func (f *fleet) add(in *Instance, now time.Time) {
+	if in.State == Active && in.Away > 0 {
+		f.suspect = true
+		if in.Away >= AwayAfter {
+			f.lost = append(f.lost, in)
+			return
+		}
+	}
 	capacity := f.CapacityOf(in.Flavor, in.Was)
 	f.states[in.State]++
 	switch in.State {
@@ -62,13 +79,18 @@ func (f *fleet) add(in *Instance, now time.Time) {
 		f.active += capacity
 		f.addActive(in, now, capacity)
 	case Draining:
-		f.revivable = append(f.revivable, in)
+		if in.Away == 0 {
+			f.revivable = append(f.revivable, in)
+		}
 	}
 }
 
 func (f *fleet) addActive(in *Instance, now time.Time, capacity float64) {
 	if now.Sub(in.Since) >= longEnough && in.Since.After(f.survivor) {
 		f.survivor = in.Since
+	}
+	if in.Away == 0 && (f.eldest.IsZero() || in.Since.Before(f.eldest)) {
+		f.eldest = in.Since
 	}
 	flavor := f.flavorOf(in.Flavor)
 	if v := f.victims[flavor]; v == nil || in.open() < v.open() || in.open() == v.open() && in.Rate < v.Rate {
@@ -80,6 +102,7 @@ func (f *fleet) addActive(in *Instance, now time.Time, capacity float64) {
 	}
 	f.rate += in.Rate
 	f.good += in.Rate * in.Success
+	f.served = f.served || in.P99 > 0 && in.Success > 0
 	if in.CPUKnown {
 		f.cpu += in.CPU
 		f.metered++
@@ -103,8 +126,11 @@ func (f *fleet) allCPU() float64 {
 	return f.cpu * float64(f.states[Active]) / float64(max(f.metered, 1))
 }
 
-// existing counts the instances that count against the type's maximum.
-func (f *fleet) existing() int { return f.serving() + f.states[Draining] + f.states[Drained] }
+// existing counts the instances that count against the type's maximum. One lost instance does not, or a type
+// at its maximum could not replace it.
+func (f *fleet) existing() int {
+	return f.serving() + f.states[Draining] + f.states[Drained] + max(0, len(f.lost)-1)
+}
 
 // serving counts the Starting, Warming and Active instances.
 func (f *fleet) serving() int { return f.states[Starting] + f.states[Warming] + f.states[Active] }

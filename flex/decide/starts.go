@@ -73,6 +73,9 @@ func (d *decision) plan(f *fleet) {
 		return
 	}
 	f.cause, f.reason = f.why()
+	if n := len(f.lost); n > 0 {
+		f.reason += fmt.Sprintf("; active instances that carry nothing, because all directors find them away: %d", n)
+	}
 	if f.Leased {
 		d.hold(f, CauseLease, "redline measures an instance: nothing is started, although %s", f.reason)
 		return
@@ -127,15 +130,15 @@ func (f *fleet) why() (Cause, string) {
 	}
 }
 
-// backOff limits the plan of a type in a crash loop: no starts during the back-off, and then a
-// single instance on trial.
+// backOff limits the plan of a type in a crash loop, and of one that the directors may not reach: no starts
+// during the back-off, and then a single instance on trial.
 func (d *decision) backOff(f *fleet) {
-	if f.mem.Failures < 2 || f.left() == 0 {
+	if f.mem.Failures < 2 && !f.cutOff || f.left() == 0 {
 		return
 	}
 	until := f.mem.wait()
-	trial := !d.Now.Before(until) && f.states[Starting]+f.states[Warming] == 0
-	if trial {
+	tried := f.states[Starting]+f.states[Warming] > 0 || f.cutOff && f.states[Active] > 0
+	if !tried && !d.Now.Before(until) {
 		keep := f.largestPlanned()
 		clear(f.plan)
 		f.plan[keep] = 1
@@ -143,11 +146,15 @@ func (d *decision) backOff(f *fleet) {
 		return
 	}
 	clear(f.plan)
+	what := fmt.Sprintf("instances died %d times in a row (%s)", f.mem.Failures, f.mem.Died)
 	next := "when the one on trial is active"
+	if f.cutOff {
+		what, next = "no active instance shows that the directors reach the type", "when one does"
+	}
 	if d.Now.Before(until) {
 		next = "in " + until.Sub(d.Now).Round(time.Second).String()
 	}
-	d.hold(f, CauseBackOff, "%s; instances died %d times in a row (%s): the next start is %s", f.reason, f.mem.Failures, f.mem.Died, next)
+	d.hold(f, CauseBackOff, "%s; %s: the next start is %s", f.reason, what, next)
 }
 
 // largestPlanned returns the planned flavor with the highest capacity.

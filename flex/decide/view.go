@@ -6,7 +6,7 @@ import "time"
 type Type struct {
 	Name      string
 	Min       int // fewest instances that start, warm or are active; at least 1
-	Max       int // most instances, including Draining and Drained ones, without Stopping and Failed ones
+	Max       int // most instances, including Draining and Drained ones, without Stopping and Failed ones and without one lost instance: see AwayAfter
 	Objective Objective
 	Flavors   []Flavor      // at least one, with different names
 	Headroom  float64       // share of the capacity to keep free, 0 <= Headroom < 1
@@ -20,6 +20,10 @@ const (
 	DefaultStable = 60 * time.Second
 	DefaultBoot   = 10 * time.Second
 )
+
+// AwayAfter is how long all directors must have found an Active instance away until it is lost: it counts as no
+// capacity. A shorter time may be a restart or a pause.
+const AwayAfter = 10 * time.Second
 
 // Window is the time over which P99, Success and Chance are taken. One bad second shows in them for as long.
 const Window = 5 * time.Second
@@ -66,6 +70,10 @@ type Instance struct {
 	// Was is its capacity when its Flavor was last declared; 0: not known. It counts if the Flavor is not
 	// declared any more.
 	Was float64
+
+	// Away is for how long all directors have found it away and no transaction there has succeeded; 0: it is not away.
+	// While a director does not answer, the caller keeps what it knows.
+	Away time.Duration
 
 	// Known says that the figures below are fresh. Only those of Active instances are used.
 	Known    bool
@@ -155,6 +163,7 @@ const (
 	CauseIdle      Cause = "idle"      // the rate has been low for the stable time
 	CauseDrained   Cause = "drained"   // the drain has ended
 	CauseFailed    Cause = "failed"    // a member died or did not become ready
+	CauseAway      Cause = "away"      // Drain: all directors find it away. Hold: no active instance shows that the directors reach the type
 	CauseMetrics   Cause = "metrics"   // Hold: rates or latencies are not known
 	CauseStore     Cause = "store"     // Hold: no store answers, so nothing is drained
 	CauseLease     Cause = "lease"     // Hold: redline is measuring an instance of the type

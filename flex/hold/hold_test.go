@@ -61,8 +61,26 @@ type rig struct {
 	order  string // file
 	client *hold.Client
 	parsed atomic.Int32       // deployments that the holder has parsed
+	torn   atomic.Bool        // a process of the fabric has ended
 	stop   context.CancelFunc // ends the holder as a signal does
 	ended  chan error
+}
+
+// errTorn is the error of a fabric one of whose processes has ended.
+var errTorn = errors.New("the switch has ended")
+
+// A fragile is a fabric one of whose processes has ended when torn is set.
+type fragile struct {
+	fabric.Fabric
+	torn *atomic.Bool
+}
+
+// Ended implements fabric.Ender.
+func (f fragile) Ended() error {
+	if f.torn.Load() {
+		return errTorn
+	}
+	return nil
 }
 
 func newRig(t *testing.T) *rig {
@@ -94,7 +112,7 @@ func newRigOn(t *testing.T, wrap func(substrate.Substrate) substrate.Substrate) 
 		return wrap(s), err
 	}
 	bed.Fabric = func(context.Context, spec.Choice, document.Node) (fabric.Fabric, error) {
-		return loopback.New(loopback.Config{Run: r.run}), nil
+		return fragile{loopback.New(loopback.Config{Run: r.run}), &r.torn}, nil
 	}
 	h, err := hold.Open(t.Context(), hold.Config{
 		Testbed: bed, Choice: spec.Choice{Substrate: "process", Fabric: "loopback"}, Digest: "d",
@@ -131,16 +149,16 @@ func (r *rig) end() {
 	if err := r.client.End(r.t.Context()); err != nil {
 		r.t.Error(err)
 	}
-	r.awaitEnd()
+	r.awaitEnd(nil)
 }
 
-// awaitEnd waits until the holder has ended, and checks that the holder leaves nothing behind.
-func (r *rig) awaitEnd() {
+// awaitEnd waits until the holder has ended with the error, and checks that the holder leaves nothing behind.
+func (r *rig) awaitEnd(want error) {
 	r.t.Helper()
 	select {
 	case err := <-r.ended:
-		if err != nil {
-			r.t.Error(err)
+		if !errors.Is(err, want) {
+			r.t.Errorf("the holder ended with %v, want %v", err, want)
 		}
 	case <-time.After(limit):
 		r.t.Fatal("the holder did not stop")
@@ -330,6 +348,22 @@ func TestEndsAlthoughARemovalFails(t *testing.T) {
 	}
 }
 
+// TestEndsWithTheFabric checks that a holder whose fabric has lost a process ends with that error and leaves nothing. Before
+// its end it must not answer: the orchestrator would take units under removal for stopped ones.
+func TestEndsWithTheFabric(t *testing.T) {
+	freed := make(chan struct{})
+	r := newRigOn(t, func(s substrate.Substrate) substrate.Substrate { return slow{s, freed} })
+	r.start(r.pair("pair-1"))
+	r.await("pair-1", unit.Ready)
+	r.torn.Store(true)
+	hosttest.Until(t, limit, "the holder does not answer", func() bool {
+		_, err := r.client.Units(t.Context())
+		return err != nil
+	})
+	close(freed)
+	r.awaitEnd(errTorn)
+}
+
 // TestNotReadyInTime checks that a unit that is not ready at its deadline fails, and leaves no
 // process.
 func TestNotReadyInTime(t *testing.T) {
@@ -386,8 +420,8 @@ func TestServicesFindTheirFilesAgain(t *testing.T) {
 }
 
 // TestFilesOfServicesSurvive checks which ends of a holder leave the files of services: a holder that was
-// asked to end, but did not start the service, as in a refused start after a crash, and one that a signal
-// ended.
+// asked to end, but did not start the service, as in a refused start after a crash, and one that a signal or
+// the end of the fabric's processes ended.
 func TestFilesOfServicesSurvive(t *testing.T) {
 	for name, end := range map[string]func(*rig){
 		"asked, with a service of an earlier holder": (*rig).end,
@@ -395,7 +429,13 @@ func TestFilesOfServicesSurvive(t *testing.T) {
 			r.start(unit.Order{Name: "service-a", Command: []string{"sleep", "600"}, Deadline: limit})
 			r.await("service-a", unit.Ready)
 			r.stop()
-			r.awaitEnd()
+			r.awaitEnd(nil)
+		},
+		"ended with the fabric": func(r *rig) {
+			r.start(unit.Order{Name: "service-a", Command: []string{"sleep", "600"}, Deadline: limit})
+			r.await("service-a", unit.Ready)
+			r.torn.Store(true)
+			r.awaitEnd(errTorn)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

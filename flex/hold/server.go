@@ -75,8 +75,9 @@ var errAsked = errors.New("asked to end")
 // maxOrder is the largest order, in bytes: a deployment file has at most 1 MiB.
 const maxOrder = 4 << 20
 
-// Serve serves the orchestrator until it asks the holder to end, or ctx ends. Then it closes
-// the Holder, which removes all units. If the orchestrator asked, Serve also removes the services' files.
+// Serve serves the orchestrator until it asks the holder to end, ctx ends, or a process of the fabric ends, which
+// is an error. Then it closes the Holder, which removes all units. If the orchestrator asked, Serve also removes
+// the services' files.
 func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -86,12 +87,13 @@ func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
+	err := h.watch(ctx, done)
+	if err != nil {
+		// The next holder must be the first to say that the units are gone. Otherwise the orchestrator would take them
+		// for stopped, so that instances would not back off and services would not come first again.
+		_ = server.Close()
 	}
-	failed := h.Close(context.WithoutCancel(ctx)) // the server runs meanwhile, so that Units shows the progress
+	failed := h.Close(context.WithoutCancel(ctx)) // without an error the server runs meanwhile, so that Units shows the progress
 	if errors.Is(context.Cause(ctx), errAsked) {
 		failed = errors.Join(failed, h.removeFiles())
 	}
@@ -101,6 +103,25 @@ func (h *Holder) Serve(ctx context.Context, l net.Listener) error {
 		_ = server.Close() // drop the remaining clients
 	}
 	return errors.Join(err, failed)
+}
+
+// watch waits for the end of ctx, which is no error, of the server, or of a process of the fabric. The fabric does
+// not recover from that, but the orchestrator starts another holder with a new fabric.
+func (h *Holder) watch(ctx context.Context, served <-chan error) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := h.site.FabricEnded(); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 func (h *Holder) handler(end func()) http.Handler {

@@ -23,6 +23,7 @@ type track struct {
 	replicas int       // desired instances; 0: no decision yet
 	rates    window    // arriving rates of the last longestWindow
 	failures int       // consecutive deaths
+	waiting  int       // dead instances that the back-off keeps from being replaced
 	until    time.Time // end of the back-off
 }
 
@@ -70,13 +71,13 @@ func (k *track) learn(v *decide.View, t *decide.TypeView) {
 	if t.Known {
 		k.rates.add(v.Now, t.Rate, longestWindow)
 	}
-	died, long := false, true // long: each of them had run for longer than lapse
+	died, long := 0, true // long: each of them had run for longer than lapse
 	for _, d := range v.Died {
 		if d.Type == t.Name {
-			died, long = true, long && d.Lived > lapse
+			died, long = died+1, long && d.Lived > lapse
 		}
 	}
-	if !died {
+	if died == 0 {
 		return
 	}
 	if long || v.Now.Sub(k.until) > lapse {
@@ -87,6 +88,7 @@ func (k *track) learn(v *decide.View, t *decide.TypeView) {
 		k.until = v.Now.Add(min(mostBackOff, firstBackOff<<min(k.failures-1, 10)))
 	}
 	k.failures++
+	k.waiting += died
 }
 
 // scale starts or removes instances of a type.
@@ -115,13 +117,17 @@ func (c *counter) scale(b *balance, t *decide.TypeView, k *track) {
 		cause, why = decide.CauseMaximum, fmt.Sprintf("%s; the maximum is %d", why, t.Max)
 	}
 	why = c.label + ": " + why
+	if k.waiting = min(k.waiting, max(0, n-have)); !b.Now.Before(k.until) {
+		k.waiting = 0
+	}
 	switch {
 	case t.Leased && n != have:
 		b.hold(t, decide.CauseLease, why+": redline measures an instance")
-	case have < n && b.Now.Before(k.until):
-		b.hold(t, decide.CauseBackOff, fmt.Sprintf("%s: instances died %d times in a row", why, k.failures))
 	case have < n:
-		b.start(t, flavor, n-have, cause, why)
+		if k.waiting > 0 { // a Deployment does not wait with new pods for a container in back-off
+			b.hold(t, decide.CauseBackOff, fmt.Sprintf("%s: instances died %d times in a row", why, k.failures))
+		}
+		b.start(t, flavor, n-have-k.waiting, cause, why)
 	case have > n:
 		b.take(t, have-n, why)
 	}

@@ -151,6 +151,22 @@ func TestDeathsInARowBackOff(t *testing.T) {
 	}
 }
 
+// TestABurstInABackOffStartsInstances checks that the back-off holds the replacement of a dead instance, and not
+// the instances for a higher rate.
+func TestABurstInABackOffStartsInstances(t *testing.T) {
+	w := newWorld(t, "hpa")
+	w.seconds(400, 600)
+	for range 4 { // the last death is followed by a back-off of 40 s
+		w.view.Instances[2].State, w.view.Died = decide.Failed, []decide.Died{{Type: "a"}}
+		w.second(600)
+	}
+	w.has(5)
+	w.seconds(30, 1200)
+	w.has(12)
+	w.seconds(30, 1200)
+	w.has(15)
+}
+
 // TestDeathsInOneSecondAreReplacedAtOnce checks that a common cause makes no row of deaths.
 func TestDeathsInOneSecondAreReplacedAtOnce(t *testing.T) {
 	w := newWorld(t, "fixed=3")
