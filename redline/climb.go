@@ -27,7 +27,7 @@ type measured struct {
 	verdict    verdict
 	unresolved bool // the step met the objective, but its backlog may grow
 	restarted  bool // a director reset its counters during the step
-	seconds    []vitrine.Second
+	seconds    []tally
 	shifted    time.Time // when the directors applied its weight; zero: the base weight
 }
 
@@ -299,15 +299,16 @@ func (m *measured) invalid(o Objective) string {
 // outcome converts a step to an Outcome for search/rate.
 func (r *run) outcome(number int, target float64, m measured) vitrine.Outcome {
 	o := vitrine.Outcome{
-		Key: vitrine.Key{Seq: number, Attempt: 1, Repeat: 1, Rate: target}, Duration: m.span.Duration, Seconds: m.seconds,
-		Reason: m.invalid(r.objective),
+		Key: vitrine.Key{Seq: number, Attempt: 1, Repeat: 1, Rate: target}, Duration: m.span.Duration,
+		Seconds: r.objective.seconds(m.tally, m.seconds), Reason: m.invalid(r.objective),
 	}
 	o.Valid = o.Reason == ""
-	o.Scheduled, o.Succeeded = r.objective.passed(m.tally)
-	o.Offered = o.Scheduled
-	if !m.meets(r.objective) {
-		o.Succeeded = min(o.Succeeded, int64((2*threshold-1)*float64(o.Scheduled)))
+	used := r.objective.budget(m.tally)
+	if used <= 1 && !m.meets(r.objective) { // a guard or the backlog failed it, not the mean of its transactions
+		used, o.Seconds = 2, nil
 	}
+	o.Scheduled, o.Succeeded = passed(m.tally.ended, used)
+	o.Offered = o.Scheduled
 	return o
 }
 

@@ -52,10 +52,13 @@ func (o Objective) tally(s client.Span, overdue uint64) tally {
 
 // budget returns the used share of the error budget: the share of the allowed failures or of the
 // allowed late transactions, whichever is higher. The objective is met up to 1.
-func (o Objective) budget(t tally) float64 {
-	share := func(n, of float64) float64 { return n / max(of, 1) }
-	return max(share(t.failed, t.ended)/(1-o.Success), share(t.late, t.timed)/(1-o.Quantile))
-}
+func (o Objective) budget(t tally) float64 { return max(o.failed(t), o.late(t)) }
+
+// failed returns the used share of the allowed failures.
+func (o Objective) failed(t tally) float64 { return t.failed / max(t.ended, 1) / (1 - o.Success) }
+
+// late returns the used share of the allowed late transactions.
+func (o Objective) late(t tally) float64 { return t.late / max(t.timed, 1) / (1 - o.Quantile) }
 
 // isBroken reports whether a span proves that the objective is broken. It does so if failures or
 // late transactions are significantly more than expected when the objective is just met.
@@ -90,13 +93,33 @@ func (o Objective) enough() float64 {
 // threshold is the success ratio passed to search/rate for a step that uses the whole budget.
 const threshold = 0.99
 
-// passed maps the budget to a success ratio for search/rate: succeeded/scheduled is at least
-// threshold if and only if the objective is met.
-func (o Objective) passed(t tally) (scheduled, succeeded int64) {
+// perTransaction is the number of counts for search/rate that one transaction stands for. With one count
+// each, rounding could fail a step that met the objective, and every second with a part of a failure would
+// lose a whole transaction.
+const perTransaction = 1000
+
+// passed maps the used share of a budget to a success ratio for search/rate: succeeded/scheduled is at
+// least threshold if and only if the share is at most 1.
+func passed(ended, used float64) (scheduled, succeeded int64) {
 	const rounding = 1e-6
-	scheduled = int64(math.Round(t.ended))
-	share := max(0, 1-(1-threshold)*o.budget(t))
+	scheduled = perTransaction * int64(math.Round(ended))
+	share := max(0, 1-(1-threshold)*used)
 	return scheduled, int64(math.Floor(share*float64(scheduled) + rounding))
+}
+
+// seconds maps the seconds of a step as passed maps the step. Failures or late transactions decide,
+// whichever use more of the step's budget: the higher of both in each second would be too much together.
+func (o Objective) seconds(step tally, each []tally) []vitrine.Second {
+	used := o.failed
+	if o.late(step) > o.failed(step) {
+		used = o.late
+	}
+	seconds := make([]vitrine.Second, len(each))
+	for i, t := range each {
+		scheduled, succeeded := passed(t.ended, used(t))
+		seconds[i] = vitrine.Second{Scheduled: scheduled, Offered: scheduled, Succeeded: succeeded, Failed: scheduled - succeeded}
+	}
+	return seconds
 }
 
 func bad(found, want string) error {

@@ -17,7 +17,7 @@ type Verdict string
 // The verdicts.
 const (
 	Within          Verdict = "within"           // the capacity lies within the interval
-	AtLeast         Verdict = "at-least"         // even the highest rate met the objective: Rate is a lower bound
+	AtLeast         Verdict = "at-least"         // even the highest rate met the objective: the capacity is at least Low
 	Below           Verdict = "below"            // the objective is not met at the present rate, or the backlog may grow
 	NotIdentifiable Verdict = "not-identifiable" // steps would be too long, the instance gets no transactions, or the traffic does not follow the weights
 	Aborted         Verdict = "aborted"          // a fault or an interrupt ended the measurement; no capacity
@@ -34,7 +34,7 @@ type Result struct {
 	Objective ResultObjective `json:"objective"`
 	Verdict   Verdict         `json:"verdict"`
 	Why       string          `json:"why,omitempty"`
-	Rate      float64         `json:"rate,omitempty"` // highest rate that meets the objective
+	Rate      float64         `json:"rate,omitempty"` // highest rate that meets the objective; at-least: the highest rate tried
 	Low       float64         `json:"low,omitempty"`  // lower end of the 95% interval, at most the last rate that passed
 	High      float64         `json:"high,omitempty"` // upper end of the interval, at least the first rate that failed; 0: no upper bound
 
@@ -165,7 +165,7 @@ func (s *Result) String() string {
 	case Within:
 		return fmt.Sprintf("%s: %s/s, between %s and %s", name, vitrine.Digits(s.Rate), vitrine.Digits(s.Low), vitrine.Digits(s.High))
 	case AtLeast:
-		return fmt.Sprintf("%s: at least %s/s: %s", name, vitrine.Digits(s.Rate), s.Why)
+		return fmt.Sprintf("%s: at least %s/s: %s", name, vitrine.Digits(s.Low), s.Why)
 	case Below:
 		return fmt.Sprintf("%s: below the present rate: %s", name, s.Why)
 	case NotIdentifiable:

@@ -16,7 +16,7 @@ type sampler struct {
 	flights   float64 // sum of inFlight
 	dialogs   float64 // sum over the same samples
 	second    reading // reading at the begin of the present second
-	seconds   []vitrine.Second
+	seconds   []tally
 }
 
 func (s *sampler) take(now reading) {
@@ -26,8 +26,7 @@ func (s *sampler) take(now reading) {
 	if now.own.At.Sub(s.second.own.At) < time.Second-tick/2 {
 		return
 	}
-	scheduled, succeeded := s.objective.passed(s.objective.tally(now.own.Since(s.second.own), 0))
-	s.seconds = append(s.seconds, vitrine.Second{Scheduled: scheduled, Offered: scheduled, Succeeded: succeeded, Failed: scheduled - succeeded})
+	s.seconds = append(s.seconds, s.objective.tally(now.own.Since(s.second.own), 0))
 	s.second = now
 }
 
@@ -48,9 +47,9 @@ func (s *sampler) isSteady(m *measured, precision float64) (steady, known bool) 
 	// rate.Judge assumes that samples are InFlightEvery apart, and compares their growth with the
 	// rate. So the rate is scaled to a clock with that interval.
 	interval := m.span.Duration.Seconds() / float64(n)
-	o := vitrine.Outcome{Valid: true, Seconds: s.seconds, InFlight: s.inFlight}
+	o := vitrine.Outcome{Valid: true, Seconds: s.objective.seconds(m.tally, s.seconds), InFlight: s.inFlight}
 	o.Rate = m.span.Rate() * interval / vitrine.InFlightEvery.Seconds()
-	o.Scheduled, o.Succeeded = s.objective.passed(m.tally)
+	o.Scheduled, o.Succeeded = passed(m.tally.ended, s.objective.budget(m.tally))
 	j := rate.Judge(o, precision)
 	// rate.Judge calls a part of the step with too few samples steady. Then the whole step decides.
 	judged := float64(n)*(1-j.Cut) >= fewest

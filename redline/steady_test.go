@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"vitrine"
 	"vitrine/director/client"
 )
 
@@ -19,7 +18,7 @@ func sampled(length time.Duration, inFlight func(seconds float64) float64) (*sam
 	}
 	n := int64(length.Seconds())
 	for range n {
-		s.seconds = append(s.seconds, vitrine.Second{Scheduled: 100, Offered: 100, Succeeded: 100})
+		s.seconds = append(s.seconds, tally{ended: 100, timed: 100})
 	}
 	return s, &measured{span: client.Span{Duration: length, Begun: uint64(100 * n)}, tally: tally{ended: float64(100 * n)}}
 }
