@@ -110,10 +110,21 @@ func (f File) problem() string {
 	switch {
 	case !path.IsAbs(f.Target) || path.Clean(f.Target) != f.Target || f.Target == "/":
 		return fmt.Sprintf("target %q: want a clean absolute path", f.Target)
-	case slices.Contains([]string{"vitrine", "init", "dev", "proc", "sys"}, strings.Split(f.Target, "/")[1]):
-		return fmt.Sprintf("target %q: the image reserves that path", f.Target)
+	case reserved(f.Target) != "":
+		return fmt.Sprintf("target %q: %s", f.Target, reserved(f.Target))
 	case (f.Source == "") == (f.Text == nil):
 		return fmt.Sprintf("%s: want either a source or a text", f.Target)
+	}
+	return ""
+}
+
+// reserved returns why images cannot have a file at an absolute path; empty: they can.
+func reserved(target string) string {
+	switch {
+	case slices.Contains([]string{"vitrine", "init", "dev", "proc", "sys", "run"}, strings.Split(target, "/")[1]):
+		return "the image reserves that path"
+	case slices.Contains([]string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}, target), strings.HasPrefix(target+"/", "/var/run/"):
+		return "some substrates have their own file or folder there"
 	}
 	return ""
 }
@@ -183,7 +194,7 @@ func (a *Application) addProgram(t *Tree) error {
 	if err == nil {
 		t.Command = append([]string{target}, a.Command[1:]...)
 		t.Environment = a.environment()
-		err = t.addSource(target, source)
+		err = t.addSource(target, source, t.addOne)
 	}
 	if err != nil {
 		at := "command"
@@ -213,7 +224,7 @@ func (a *Application) addFile(t *Tree, list string, i int, f File) error {
 		return nil
 	}
 	source := a.resolve(f.Source)
-	if err := t.addSource(f.Target, source); err != nil {
+	if err := t.addSource(f.Target, source, t.addGiven); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			return a.badInput(err.Error(), "want a file or folder of this host for "+f.Target, list, strconv.Itoa(i), "source")
 		}

@@ -279,100 +279,6 @@ func needs(t *testing.T, program string) {
 	}
 }
 
-func compile(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	needs(t, "gcc")
-	cmd := exec.CommandContext(t.Context(), "gcc", args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-// TestLibraries packs a program that finds a library by a relative path. That library needs
-// another library. The test runs the program with only the packed files.
-func TestLibraries(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"two.c":  `int two(void) { return 2; }`,
-		"one.c":  `int two(void); int one(void) { return two() - 1; }`,
-		"main.c": `int one(void); int puts(const char *); int main(void) { return one() == 1 && puts("both found") >= 0 ? 0 : 1; }`,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "bin"), 0o755), os.Mkdir(filepath.Join(dir, "lib"), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	compile(t, dir, "-shared", "-fPIC", "-o", "lib/libtwo.so", "two.c")
-	compile(t, dir, "-shared", "-fPIC", "-o", "lib/libone.so", "one.c", "-Llib", "-ltwo", "-Wl,-rpath,$ORIGIN")
-	compile(t, dir, "-o", "bin/main", "main.c", "-Llib", "-lone", "-Wl,-rpath,$ORIGIN/../lib", "-Wl,-rpath-link,lib")
-
-	text := "name: found\ncommand: [/opt/found/bin/main]\nprogram: " + filepath.Join(dir, "bin/main") + "\n"
-	packed := tree(t, text)
-	for _, want := range []string{"/opt/found/bin/main", "/opt/found/lib/libone.so", "/opt/found/lib/libtwo.so"} {
-		if !packed.has(want) {
-			t.Errorf("no %s", want)
-		}
-	}
-	layer, err := Layer{}.Pack(t.Context(), nil, packed, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := filepath.Join(t.TempDir(), "root")
-	if err := Unpack(layer, root); err != nil {
-		t.Fatal(err)
-	}
-	if os.Geteuid() == 0 { // only root may change the root folder
-		// The loader reads the program's own folder, $ORIGIN, from /proc.
-		script := `mount --bind /proc "$0/proc" && exec chroot "$0" /opt/found/bin/main`
-		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, root).CombinedOutput()
-		if err != nil || string(out) != "both found\n" {
-			t.Errorf("%q, %v", out, err)
-		}
-	}
-
-	if err := os.Remove(filepath.Join(dir, "lib/libtwo.so")); err != nil {
-		t.Fatal(err)
-	}
-	a, err := load(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Tree(); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "libtwo.so") {
-		t.Errorf("a missing library: %v", err)
-	}
-}
-
-// TestLibrariesAmongFiles packs a program whose library is next to it in the image but not on this
-// host. Packing must not run any program that the program names.
-func TestLibrariesAmongFiles(t *testing.T) {
-	dir := t.TempDir()
-	ran := filepath.Join(dir, "ran")
-	for name, text := range map[string]string{
-		"one.c":  `int one(void) { return 1; }`,
-		"main.c": `int one(void); int main(void) { return one(); }`,
-		"loader": "#!/bin/sh\n: > " + ran + "\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	compile(t, dir, "-shared", "-fPIC", "-o", "libone.so", "one.c")
-	compile(t, dir, "-o", "main", "main.c", "-L.", "-lone", "-Wl,-rpath,$ORIGIN/../lib", "-Wl,--dynamic-linker="+filepath.Join(dir, "loader"))
-	packed := tree(t, "name: moved\ncommand: [/opt/moved/bin/main]\nprogram: "+filepath.Join(dir, "main")+
-		"\nfiles: [{target: /opt/moved/lib/libone.so, source: "+filepath.Join(dir, "libone.so")+"}]\n")
-	for _, want := range []string{"/opt/moved/lib/libone.so", filepath.Join(dir, "loader")} {
-		if !packed.has(want) {
-			t.Errorf("no %s", want)
-		}
-	}
-	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("packing ran the program's loader: %v", err)
-	}
-}
-
 func TestPackages(t *testing.T) {
 	a, err := load(t, "name: box\ncommand: [sleep]\npackages: [no-such-package]\n")
 	if err != nil {
@@ -394,13 +300,74 @@ func TestPackages(t *testing.T) {
 }
 
 func TestBareOmitsSystemFiles(t *testing.T) {
-	packed := tree(t, sleeper+"files: [{target: /etc/hosts, text: mine}]\n")
+	packed := tree(t, sleeper+"files: [{target: /etc/group, text: mine}]\n")
 	bare := packed.Bare()
 	if !packed.has("/etc/passwd") || bare.has("/etc/passwd") {
 		t.Error("/etc/passwd is in a tree for images that are not from scratch")
 	}
-	if !bare.has("/etc/hosts") || !bare.has("/etc/sleeper.conf") {
+	if !bare.has("/etc/group") || !bare.has("/etc/sleeper.conf") {
 		t.Error("the tree lacks the application's own files")
+	}
+}
+
+// TestTargetsOfSubstrates checks that an application cannot have files that only some substrates would show.
+func TestTargetsOfSubstrates(t *testing.T) {
+	for target, want := range map[string]bool{
+		"/run": false, "/run/app/app.conf": false, "/var/run": false, "/var/run/app.conf": false,
+		"/etc/hosts": false, "/etc/hostname": false, "/etc/resolv.conf": false,
+		"/runner": true, "/var/runner": true, "/etc/hosts.allow": true,
+	} {
+		_, err := load(t, sleeper+"files: [{target: "+target+", text: mine}]\n")
+		if want && err != nil || !want && !vitrine.IsBadInput(err) {
+			t.Errorf("target %s: got error %v", target, err)
+		}
+	}
+}
+
+// TestReservedTargetsInside checks the targets that a listed folder or a package brings. An empty folder
+// is left out, and a file is an error.
+func TestReservedTargetsInside(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	packageOf := func(name, list string) string { // a package that dpkg does not know
+		t.Helper()
+		file, err := filepath.Rel(dpkgInfo, strings.TrimSuffix(write(name+".list", list), ".list"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "packages: [" + file + "]\n"
+	}
+	folder := func(name string) string {
+		return "files: [{target: /" + name + ", source: " + filepath.Join(dir, name) + "}]\n"
+	}
+	hosts, pid := write("etc/hosts", ""), write("var/run/app/pid", "")
+	for _, test := range []struct{ text, source, target string }{
+		{folder("etc"), hosts, "/etc/hosts"},
+		{folder("var"), pid, "/var/run/app/pid"},
+		{packageOf("file", "/.\n/run\n/etc/hosts\n"), "/etc/hosts", "/etc/hosts"},
+	} {
+		a, err := load(t, sleeper+test.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%s: target %q: ", test.source, test.target)
+		if _, err := a.Tree(); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want bad input with %s", err, want)
+		}
+	}
+	if err := os.Remove(pid); err != nil {
+		t.Fatal(err)
+	}
+	packed := tree(t, sleeper+folder("var")+packageOf("folders", "/.\n/run\n/var/run\n"))
+	if packed.has("/var/run") || !packed.has("/run") {
+		t.Error("the tree must have /run, which all images have, but not /var/run")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // names the libraries that a program opens with dlopen(3), so they must be among the description's
 // files.
 func (t *Tree) addLibraries() error {
-	l := linker{tree: t}
+	l := linker{tree: t, conf: "/etc/ld.so.conf"}
 	for _, e := range t.Entries() {
 		if e.source != "" {
 			l.queue = append(l.queue, object{source: e.source, target: e.Path})
@@ -42,6 +42,7 @@ type linker struct {
 	tree   *Tree
 	queue  []object // objects whose libraries are not added yet
 	system []string // folders that are searched for every object
+	conf   string   // file with folders, in the syntax of ldconfig(8)
 }
 
 // An object is an ELF file.
@@ -153,8 +154,8 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 		}
 		target := source
 		if !standard(dir) {
-			// An image has no /etc/ld.so.cache, so the library goes where the loader looks.
-			target = path.Join("/usr/lib", name)
+			// An image has no /etc/ld.so.cache, so the library goes where Debian's loader looks first.
+			target = path.Join(standards()[0], name)
 		}
 		return l.take(o, source, target, inherited)
 	}
@@ -166,7 +167,7 @@ func (l *linker) take(by object, source, target string, rpath []folder) error {
 	if l.tree.has(target) {
 		return nil
 	}
-	if err := l.tree.addSource(target, source); err != nil {
+	if err := l.tree.addSource(target, source, l.tree.addOne); err != nil {
 		return &vitrine.BadInput{File: by.source, Found: fmt.Sprintf("needs %s: %v", source, err), Want: "install the package that has the file"}
 	}
 	l.queue = append(l.queue, object{source: source, target: target, rpath: rpath})
@@ -191,19 +192,16 @@ func standards() []string {
 	return []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }
 
-// folders returns the standard folders and those of /etc/ld.so.conf.
+// folders returns the folders of the loader's configuration and then the standard ones, which is the
+// order of the loader (ldconfig(8)).
 func (l *linker) folders() ([]string, error) {
 	if l.system != nil {
 		return l.system, nil
 	}
-	list := standards()
-	err := readLoaderConf("/etc/ld.so.conf", 0, func(dir string) {
-		if !standard(dir) {
-			list = append(list, dir)
-		}
-	})
-	l.system = list
-	return list, err
+	var list []string
+	err := readLoaderConf(l.conf, 0, func(dir string) { list = append(list, dir) })
+	l.system = append(list, standards()...)
+	return l.system, err
 }
 
 // readLoaderConf passes the folders of a file in the syntax of ldconfig(8) to found.

@@ -220,3 +220,24 @@ func (s Store) Remove(ctx context.Context, name, substrate string) error {
 	}
 	return s.Cache.Drop(ctx, imagesKind+substrate, name)
 }
+
+// Unchanged returns a function that fails if the image's file has been replaced since the call of
+// Unchanged.
+func Unchanged(name, file string) (check func() error, err error) {
+	first, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		now, err := os.Stat(file)
+		if err == nil && !now.ModTime().Equal(first.ModTime()) {
+			err = Rebuilt(name)
+		}
+		return err
+	}, nil
+}
+
+// Rebuilt is the error for an image that is not the one that the run began with.
+func Rebuilt(name string) error {
+	return &vitrine.BadInput{File: "image " + name, Found: "built again during the run", Want: "begin another run, or build the image again as it was and continue with --resume"}
+}

@@ -126,9 +126,9 @@ func (t *Tree) addText(name, text string) {
 	t.add(Entry{Path: name, Mode: 0o644, Size: int64(len(text)), text: text})
 }
 
-// addSource adds a file of this host, or a folder with its content. It follows a symbolic
-// link at the source itself, but keeps the links within a folder.
-func (t *Tree) addSource(target, source string) error {
+// addSource adds a file of this host, or a folder with its content, each with add. It follows a
+// symbolic link at the source itself, but keeps the links within a folder.
+func (t *Tree) addSource(target, source string, add func(target, source string, info fs.FileInfo) error) error {
 	info, err := os.Stat(source)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (t *Tree) addSource(target, source string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return t.addOne(target, followed, info)
+		return add(target, followed, info)
 	}
 	return filepath.WalkDir(followed, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -148,7 +148,7 @@ func (t *Tree) addSource(target, source string) error {
 		if err != nil {
 			return err
 		}
-		return t.addOne(path.Join(target, strings.TrimPrefix(name, followed)), name, info)
+		return add(path.Join(target, strings.TrimPrefix(name, followed)), name, info)
 	})
 }
 
@@ -175,6 +175,19 @@ func (t *Tree) addOne(target, source string, info fs.FileInfo) error {
 	}
 	t.add(e)
 	return nil
+}
+
+// addGiven is like addOne, but refuses a reserved target. It leaves out a folder there, because
+// packages have such folders without files.
+func (t *Tree) addGiven(target, source string, info fs.FileInfo) error {
+	why := reserved(target)
+	switch {
+	case why == "":
+		return t.addOne(target, source, info)
+	case info.IsDir():
+		return nil
+	}
+	return &vitrine.BadInput{File: source, Found: fmt.Sprintf("target %q: %s", target, why), Want: "list the files that the application needs, without this one"}
 }
 
 // dpkgInfo is where dpkg keeps the file lists of installed packages.
@@ -219,7 +232,7 @@ func (t *Tree) addPackage(name string) error {
 		if dir, err := os.Stat(file); err == nil && dir.IsDir() {
 			info = dir // such as /lib, which is a link on hosts with a merged /usr
 		}
-		if err := t.addOne(file, file, info); err != nil {
+		if err := t.addGiven(file, file, info); err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)
 		}
 	}

@@ -2,7 +2,10 @@ package monitor
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -268,6 +271,35 @@ func TestRemovedCgroup(t *testing.T) {
 	use, _ := lastUse(t, m)
 	if use.CPU != nil || !strings.Contains(use.Missing["cpu"], "removed") {
 		t.Errorf("CPU of a removed cgroup is %v, missing %q", use.CPU, use.Missing["cpu"])
+	}
+}
+
+// TestKilledProcesses checks that the monitor counts what the kernel killed for lack of memory while it
+// watched, with both versions of cgroups.
+func TestKilledProcesses(t *testing.T) {
+	v2, v1 := t.TempDir(), t.TempDir()
+	write := func(kills int) {
+		t.Helper()
+		events := fmt.Sprintf("low 0\nhigh 0\nmax 7\noom 5\noom_kill %d\noom_group_kill 0\n", kills)
+		control := fmt.Sprintf("oom_kill_disable 0\nunder_oom 0\noom_kill %d\n", kills)
+		err := errors.Join(os.WriteFile(filepath.Join(v2, "memory.events"), []byte(events), 0o600),
+			os.WriteFile(filepath.Join(v1, "memory.oom_control"), []byte(control), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(2)
+	vantages := []vitrine.Vantage{{Instance: "sprout-1", CgroupV2: v2}, {Instance: "bono-1", CgroupMemory: v1}, {Instance: "homer-1"}}
+	m, err := Start(t.Context(), Config{}, vantages, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(3)
+	if err := m.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := m.Killed(), map[string]int{"sprout-1": 1, "bono-1": 1}; !maps.Equal(got, want) {
+		t.Errorf("got %v killed processes, want %v", got, want)
 	}
 }
 

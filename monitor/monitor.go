@@ -1,10 +1,10 @@
 // Package monitor watches instances and their host at a fixed rate. It writes every sample as CSV
 // and computes each instance's mean use over a window.
 //
-// The monitor reads counters that the kernel keeps in nanoseconds or bytes: the cgroup's, or the
-// process's CPU clock if there is no cgroup. Only the host's rows (busy, softirq and steal time
-// from /proc/stat) come in ticks of 10 ms. Over an interval of 100 ms they are precise to a tenth
-// of a CPU. A value that cannot be read is empty and has a reason; it is never 0.
+// The monitor reads counters that the kernel keeps in nanoseconds, microseconds or bytes: the
+// cgroup's, or the process's CPU clock if there is no cgroup. Only the host's rows (busy, softirq
+// and steal time from /proc/stat) come in ticks of 10 ms. Over an interval of 100 ms they are
+// precise to a tenth of a CPU. A value that cannot be read is empty and has a reason; it is never 0.
 package monitor
 
 import (
@@ -133,6 +133,7 @@ func (m *Monitor) loop(ticker *ticker) {
 	m.sample() // for the time after the last tick
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.countKilled()
 	m.flush()
 	m.close()
 }
@@ -213,6 +214,28 @@ func (m *Monitor) Missed() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.missed
+}
+
+// countKilled ends the count of killed processes.
+func (m *Monitor) countKilled() {
+	for _, s := range m.instances {
+		s.killed = killed(s.use.vantage) - s.killed
+	}
+}
+
+// Killed returns, by instance, how many of its processes the kernel killed for lack of memory between
+// Start and Stop. It omits instances without any, and those whose cgroup cannot be read. Call it after
+// Stop.
+func (m *Monitor) Killed() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]int)
+	for _, s := range m.instances {
+		if s.killed > 0 {
+			all[s.use.vantage.Instance] = s.killed
+		}
+	}
+	return all
 }
 
 // Stop takes a last sample, stops the sampling, writes the remaining rows and closes all files. It

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -165,7 +166,7 @@ func (w *workingSet) readCache(buf []byte) error {
 // instances over the samples.
 func openInstance(v vitrine.Vantage, proc string, slow, turn int) *subject {
 	s := newSubject(v.Instance, v.Component)
-	s.use.vantage = v
+	s.use.vantage, s.killed = v, killed(v)
 	s.openCPU(v)
 	s.openMemory(v, slow, turn%slow)
 	s.openProcesses(v, proc, slow)
@@ -176,6 +177,24 @@ func openInstance(v vitrine.Vantage, proc string, slow, turn int) *subject {
 	}
 	s.lose("counted by CPU, in the host's rows", softirq, steal)
 	return s
+}
+
+// killed returns how many processes of the instance's cgroup the kernel has killed for lack of memory. It
+// is 0 if that cannot be read.
+func killed(v vitrine.Vantage) int {
+	path := filepath.Join(v.CgroupV2, "memory.events")
+	switch {
+	case v.CgroupMemory != "":
+		path = filepath.Join(v.CgroupMemory, "memory.oom_control")
+	case v.CgroupV2 == "":
+		return 0
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	n, _ := parseField(data, "oom_kill") // 0 before Linux 4.13
+	return int(n)
 }
 
 func (s *subject) openCPU(v vitrine.Vantage) {

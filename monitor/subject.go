@@ -56,7 +56,8 @@ type subject struct {
 	why    [metrics]string // why a metric is missing; empty: not missing
 	column []byte          // why, as a CSV cell; nil: outdated
 
-	use history
+	use    history
+	killed int // processes killed for lack of memory: before Start; after Stop, since Start
 }
 
 func newSubject(name, component string) *subject {

@@ -144,7 +144,7 @@ func DefaultServers() Servers {
 type Install struct {
 	Component string        `yaml:"component" jsonschema:"required"`                              // Component in whose instances the script runs.
 	Script    string        `yaml:"script" jsonschema:"required,minLength=1"`                     // Executable script; a relative path starts from the file's folder.
-	TimeLimit time.Duration `yaml:"time_limit" jsonschema:"format=positive-duration,default=60s"` // Time limit of the script.
+	TimeLimit time.Duration `yaml:"time_limit" jsonschema:"format=positive-duration,default=60s"` // Time limit of the script; four times as long on an emulated machine.
 }
 
 // DefaultTimeLimit is the time limit of an install script.

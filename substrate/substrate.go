@@ -65,8 +65,9 @@ type Instance interface {
 	// carries the last lines of its output.
 	Run(ctx context.Context, command vitrine.Command) error
 
-	// Stop ends the process that Start started: SIGTERM, then SIGKILL after grace. The
-	// place and its wiring stay. Stopping an instance that does not run is no error.
+	// Stop ends the process that Start started: SIGTERM, then SIGKILL after grace. Except in
+	// a virtual machine, it also ends what commands of Run left. The place and its wiring
+	// stay. Stopping an instance that does not run is no error.
 	Stop(ctx context.Context, grace time.Duration) error
 
 	// Remove ends everything in the place and removes it. Idempotent.
@@ -101,6 +102,23 @@ type Owner interface {
 func Own(in Instance, path string) error {
 	if o, ok := in.(Owner); ok {
 		return o.Own(path)
+	}
+	return nil
+}
+
+// A Restorer is an Instance whose copy of its image outlives Stop, with the changes that commands
+// made.
+type Restorer interface {
+	// Restore undoes the changes. It is called after Stop. Start does not call it, because its
+	// time is no part of a boot.
+	Restore() error
+}
+
+// Restore undoes the changes that commands made to an instance's copy of its image, if the instance
+// is a Restorer.
+func Restore(in Instance) error {
+	if r, ok := in.(Restorer); ok {
+		return r.Restore()
 	}
 	return nil
 }

@@ -75,12 +75,23 @@ func (in *Instance) create(ctx context.Context, s *Site) error {
 // with the instance.
 func (in *Instance) Scratch() string { return filepath.Join(in.Dir, "scratch") }
 
-// ClearScratch empties the scratch folder.
+// ClearScratch empties the scratch folder, and restores the files of an image that the instance's
+// commands may have changed. No command may run.
 func (in *Instance) ClearScratch() error {
-	if err := errors.Join(os.RemoveAll(in.Scratch()), os.MkdirAll(in.Scratch(), 0o755), substrate.Own(in.place, in.Scratch())); err != nil {
+	if err := errors.Join(in.removeScratch(), os.MkdirAll(in.Scratch(), 0o755), substrate.Own(in.place, in.Scratch()), substrate.Restore(in.place)); err != nil {
 		return fmt.Errorf("empty %s's folder: %w", in.Name, err)
 	}
 	return nil
+}
+
+// removeScratch removes the scratch folder. An ordinary user cannot remove what is in a folder that
+// a container made as root.
+func (in *Instance) removeScratch() error {
+	err := os.RemoveAll(in.Scratch())
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; if a container made it, remove it as root, and set the component's user to %d:%d or run vitrine as root", err, os.Getuid(), os.Getgid())
+	}
+	return err
 }
 
 // NetNS returns the path of the instance's network namespace; empty: the host's.
@@ -229,7 +240,7 @@ func (in *Instance) remove(ctx context.Context, fab fabric.Fabric) error {
 	if fab != nil {
 		errs = append(errs, fab.Detach(ctx, in.Name))
 	}
-	errs = append(errs, in.place.Remove(ctx), os.RemoveAll(in.Scratch()))
+	errs = append(errs, in.place.Remove(ctx), in.removeScratch())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove %s: %w", in.Name, err)
 	}

@@ -42,10 +42,10 @@ func (l *lookout) end(ctx context.Context) (err error) {
 }
 
 // judge adds the host's reading to the outcome, and marks the outcome if the trial was disturbed.
-// use has the use of the instances while the host was watched. Without a cgroup, the monitor does
-// not see the generator, because each trial starts another process. That process began and ended
-// while the host was watched, so its CPU time is known.
-func (l *lookout) judge(out *vitrine.Outcome, generator *testbed.Instance, use map[string]vitrine.Use) {
+// function lists the function's instances, and use has the use of all instances while the host was
+// watched. Without a cgroup, the monitor does not see the generator, because each trial starts another
+// process. That process began and ended while the host was watched, so its CPU time is known.
+func (l *lookout) judge(out *vitrine.Outcome, generator *testbed.Instance, function []vitrine.Vantage, use map[string]vitrine.Use) {
 	if l.watch == nil {
 		return
 	}
@@ -55,7 +55,7 @@ func (l *lookout) judge(out *vitrine.Outcome, generator *testbed.Instance, use m
 			use[generator.Name] = u
 		}
 	}
-	host, why := l.watch.Judge(quiet.CPUs(use))
+	host, why := l.watch.Judge(quiet.CPUs(use), function...)
 	quiet.Mark(out, host, why)
 }
 

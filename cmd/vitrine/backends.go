@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"vitrine"
 	"vitrine/document"
@@ -77,6 +78,8 @@ type backends struct {
 	prober *machine.Prober // finds the accelerator of virtual machines
 	impair *impair.Config  // impairments of the instances' links; nil: none
 	cpus   document.CPUs   // CPUs that a switch of the run may use; empty: any
+
+	images *sync.Map // digests of the images that the run began with; nil: images may change
 
 	emulator *int // CPU of the link emulator if servers.impair names none; nil: the generator's
 

@@ -55,7 +55,7 @@ func (b *backends) applications(name string, p place) (substrate.Substrate, erro
 	if err != nil {
 		return nil, err
 	}
-	c := application.Config{Substrate: p, Name: name, Store: image.Store{Cache: cache, Packers: packers(cache, b.log)}, Run: b.run}
+	c := application.Config{Substrate: p, Name: name, Store: image.Store{Cache: cache, Packers: packers(cache, b.log)}, Run: b.run, Seen: b.images}
 	switch p := p.(type) {
 	case *process.Substrate:
 		c.Inside = []string{b.self, insideVerb}

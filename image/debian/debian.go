@@ -41,7 +41,7 @@ const kind = "debian"
 
 // Options configure the system.
 type Options struct {
-	// Release is Debian's code name; empty: DefaultRelease.
+	// Release is Debian's code name, from bookworm on; empty: DefaultRelease.
 	Release string `yaml:"release,omitempty" json:"release,omitempty"`
 	// Mirror is the source of packages; empty: debootstrap's default.
 	Mirror string `yaml:"mirror,omitempty" json:"mirror,omitempty"`
@@ -77,6 +77,9 @@ var (
 func (o Options) check() error {
 	if !releasePattern.MatchString(o.Release) {
 		return &vitrine.BadInput{File: "release", Found: fmt.Sprintf("%q", o.Release), Want: "a Debian code name, such as " + DefaultRelease}
+	}
+	if slices.Contains([]string{"jessie", "stretch", "buster", "bullseye"}, o.Release) {
+		return &vitrine.BadInput{File: "release", Found: o.Release + ", whose kernel has no cgroup.kill", Want: DefaultRelease + " or newer"}
 	}
 	for _, p := range o.Packages {
 		if !packagePattern.MatchString(p) {

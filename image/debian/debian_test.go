@@ -92,7 +92,7 @@ func TestBuildLeavesNoMount(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Options{{Release: "Bookworm"}, {Release: "../x"}, {Packages: []string{"--option"}}, {Packages: []string{"a b"}}} {
+	for _, o := range []Options{{Release: "Bookworm"}, {Release: "../x"}, {Release: "bullseye"}, {Packages: []string{"--option"}}, {Packages: []string{"a b"}}} {
 		if _, err := builder(t).Base(t.Context(), o); !vitrine.IsBadInput(err) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -138,6 +138,32 @@ func TestQemuGuestBaseWithPackages(t *testing.T) {
 		out := debugfs(t, disk, "stat /bin/nc.openbsd")
 		if got := strings.Contains(out, "Type: regular"); got != want {
 			t.Errorf("%s has the package's program: %v\n%s", disk, got, out)
+		}
+	}
+}
+
+// TestQemuImageHasNoLoaderCache checks that the system's list of libraries is on the system's own disk,
+// but not on the disk of an application.
+func TestQemuImageHasNoLoaderCache(t *testing.T) {
+	b := builder(t)
+	base, err := b.Base(t.Context(), Options{})
+	hosttest.Need(t, err)
+	a, err := image.OfProgram([]string{"sleep", "60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := a.Tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := Packer{Builder: b}.Pack(t.Context(), a, tree, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for disk, want := range map[string]bool{base.Disk: true, packed: false} {
+		out := debugfs(t, disk, "stat /"+loaderCache)
+		if got := strings.Contains(out, "Type: regular"); got != want {
+			t.Errorf("%s has the list of libraries: %v\n%s", disk, got, out)
 		}
 	}
 }

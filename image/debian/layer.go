@@ -17,9 +17,13 @@ type Packer struct{ Builder Builder }
 
 var _ image.Packer = Packer{}
 
-// Key is the key of the system.
+// loaderCache is the loader's list of the system's own libraries. The images of other substrates have
+// none. With the list, the loader could take another library than in those.
+const loaderCache = "etc/ld.so.cache"
+
+// Key is the key of the system, and what Pack leaves out of the system.
 func (Packer) Key(context.Context) (string, error) {
-	return Options{Release: DefaultRelease}.key(), nil
+	return Options{Release: DefaultRelease}.key() + " without " + loaderCache, nil
 }
 
 // Pack writes the disk and, beside it, the layer of the application's files.
@@ -44,6 +48,9 @@ func (p Packer) Pack(ctx context.Context, a *image.Application, t *image.Tree, d
 		// Keep the system's own folders. Some of them are links, such as /lib.
 		err := b.run(ctx, "tar", "--extract", "--numeric-owner", "--xattrs", "--keep-directory-symlink", "--no-overwrite-dir",
 			"--file", archive, "--directory", root)
+		if err == nil && archive != layer {
+			err = os.Remove(filepath.Join(root, loaderCache))
+		}
 		if err != nil {
 			return "", fmt.Errorf("unpacking %s: %w", filepath.Base(archive), err)
 		}

@@ -28,7 +28,9 @@ mkdir kernel
 dpkg-deb --extract "$package"_*.deb kernel
 version=${package#linux-image-}
 mkdir -p /lib/modules /boot
-mv "kernel/lib/modules/$version" /lib/modules/
+modules=kernel/usr/lib/modules # since Debian 13
+[ -d $modules ] || modules=kernel/lib/modules
+mv "$modules/$version" /lib/modules/
 mv "kernel/boot/vmlinuz-$version" /boot/vmlinuz
 echo "$version" > /boot/version
 depmod "$version"
@@ -51,7 +53,8 @@ mkdir -p /run /proc /sys /dev /tmp
 `
 
 // initrdScript packs the initrd from the tree: a shell, the modules in the order of their
-// dependencies, and the init script.
+// dependencies, and the init script. It unpacks modules that are compressed (since Debian 13), because
+// not every busybox can load those.
 const initrdScript = `
 version=$(cat /boot/version)
 out=/tmp/initrd
@@ -62,7 +65,11 @@ for module in "$@"; do
 done | awk '!seen[$0]++' > $out/order
 number=100
 while read -r file; do
-	cp "$file" "$out/modules/$number-$(basename "$file")"
+	to=$out/modules/$number-$(basename "$file" .xz)
+	case $file in
+	*.xz) busybox unxz -c "$file" > "$to" ;;
+	*) cp "$file" "$to" ;;
+	esac
 	number=$((number + 1))
 done < $out/order
 rm $out/order

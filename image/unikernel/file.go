@@ -124,8 +124,8 @@ func (h header) join(f *os.File, kernel io.Reader, files func(io.Writer) error) 
 }
 
 // Split writes the kernel and the files of an image into two files, for a machine whose firmware
-// ignores the address in the header. An image without files, such as a kernel alone, is a
-// *vitrine.BadInput.
+// ignores the address in the header. All users may read the two files, as they may read an image.
+// An image without files, such as a kernel alone, is a *vitrine.BadInput.
 func Split(image, kernel, files string) error {
 	from, err := os.Open(image)
 	if err != nil {
@@ -145,7 +145,7 @@ func Split(image, kernel, files string) error {
 }
 
 func extract(from io.ReaderAt, begin, size int64, to string) error {
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := create(to)
 	if err != nil {
 		return err
 	}
@@ -154,6 +154,19 @@ func extract(from io.ReaderAt, begin, size int64, to string) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return errors.Join(err, f.Close())
+}
+
+// create makes a file that QEMU's user may read, because QEMU's start copies any other file into
+// memory.
+func create(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o644); err != nil { // undoes the umask
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // IsImage reports whether the file is an image of Pack.

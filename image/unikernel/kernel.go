@@ -75,6 +75,16 @@ func (b Builder) Cached() (Base, error) {
 	return base, nil
 }
 
+// AnyKernel returns a kernel that the cache has, whatever its source and options; empty: the cache
+// has none.
+func (b Builder) AnyKernel() string {
+	found, _ := filepath.Glob(filepath.Join(b.Cache.Dir, kernelKind, "[^.]*", "bzImage"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
 // Possible returns an error that names what this host lacks to build the base.
 func (b Builder) Possible() error {
 	if _, _, err := b.source(); err != nil {
@@ -93,7 +103,7 @@ func (b Builder) source() (path, key string, err error) {
 	if path == "" {
 		found, err := filepath.Glob(Sources)
 		if err != nil || len(found) == 0 {
-			return "", "", &vitrine.Unsupported{What: "building a kernel", Missing: "its source, " + Sources, Do: "install linux-source-6.1"}
+			return "", "", &vitrine.Unsupported{What: "building a kernel", Missing: "its source, " + Sources, Do: "install linux-source"}
 		}
 		path = slices.MaxFunc(found, compareVersions)
 	}
@@ -199,7 +209,7 @@ func buildKernel(ctx context.Context, logger *slog.Logger, source, dir string) e
 		return err
 	}
 	if err := checkOptions(config); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", source, err)
 	}
 	if err := compile(ctx, logger, tree); err != nil {
 		return err
@@ -225,7 +235,7 @@ func checkOptions(config string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("this kernel does not accept the options %s; name another source", strings.Join(missing, ", "))
+		return fmt.Errorf("this kernel does not accept the options %s; remove it and install an older one, such as linux-source-6.1", strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -45,9 +45,9 @@ func (p Packer) Pack(ctx context.Context, _ *image.Application, t *image.Tree, d
 }
 
 // WriteFiles writes the initial file system for the base's kernel: the tree, the first
-// program, and its command.
+// program, and its command. All users may read the file.
 func (b Base) WriteFiles(file string, t *image.Tree) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := create(file)
 	if err != nil {
 		return err
 	}

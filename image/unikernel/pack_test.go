@@ -89,6 +89,11 @@ func TestUnikernelSplitReversesJoin(t *testing.T) {
 	if err := Split(whole, kernel, files); err != nil {
 		t.Fatal(err)
 	}
+	for _, file := range []string{want, kernel, files} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o644 {
+			t.Errorf("QEMU's user may not read %s: %+v, error %v", file, info, err)
+		}
+	}
 	same := func(a, b string, from int) bool {
 		x, err := os.ReadFile(a)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"vitrine"
 	"vitrine/image"
@@ -29,6 +30,9 @@ type Config struct {
 	Name      string // the substrate's name in the store: "process", "docker", "qemu", "unikernel"
 	Store     image.Store
 	Run       *runstate.Run // the run of the instances
+	// Seen has the image.Digests of each application's first image, by application. A later image
+	// with others is refused. The substrates of a run share Seen; nil: images may change.
+	Seen *sync.Map
 
 	// Load gives an image to the substrate and returns the substrate's name for it; nil:
 	// the image's file is its name.
@@ -101,7 +105,8 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 }
 
 // find returns this substrate's image of an application; nil: there is no such application.
-// The application's images for all substrates must have the same digests.
+// The application's images for all substrates must have the same digests, and those of the first
+// image that the run found.
 func (s *Substrate) find(name string) (*image.Image, error) {
 	if name == "" || strings.ContainsAny(name, "/:") {
 		return nil, nil
@@ -128,6 +133,11 @@ func (s *Substrate) find(name string) (*image.Image, error) {
 	}
 	if mine == nil && other != nil {
 		return nil, &vitrine.BadInput{File: "image " + name, Found: "built for " + other.Substrate + " but not for " + s.config.Name, Want: "build it with vitrine image build --" + s.config.Name}
+	}
+	if mine != nil && s.config.Seen != nil {
+		if first, _ := s.config.Seen.LoadOrStore(name, mine.Digests); first != mine.Digests {
+			return nil, image.Rebuilt(name)
+		}
 	}
 	return mine, nil
 }
@@ -159,9 +169,11 @@ func (s *Substrate) unpacked(ctx context.Context, spec substrate.Spec, built ima
 	root := filepath.Join(dir, rootDir)
 	in := &instance{content: content, account: account, remove: func() error { return s.discard(spec.Name, root) }}
 	in.inside = slices.Concat(s.config.Inside, []string{root, dir, account.String()})
-	err = s.config.Run.Record(recordKind, spec.Name, []byte(root))
+	if in.unpack, err = unpacker(built, root); err == nil {
+		err = s.config.Run.Record(recordKind, spec.Name, []byte(root))
+	}
 	if err == nil {
-		err = image.Unpack(built.File, root)
+		err = in.unpack()
 	}
 	if err == nil {
 		spec.Image, spec.User = "", "" // only root may enter the image, which then changes to the user
@@ -171,6 +183,25 @@ func (s *Substrate) unpacked(ctx context.Context, spec substrate.Spec, built ima
 		return nil, fmt.Errorf("creating instance %s of image %s: %w", spec.Name, built.Name, errors.Join(err, in.remove()))
 	}
 	return in, nil
+}
+
+// unpacker returns a function that unpacks the image into root, in place of what is there. It
+// refuses an image that was built again meanwhile.
+func unpacker(built image.Image, root string) (unpack func() error, err error) {
+	unchanged, err := image.Unchanged(built.Name, built.File)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		err := unchanged()
+		if err == nil {
+			err = os.RemoveAll(root)
+		}
+		if err == nil {
+			err = image.Unpack(built.File, root)
+		}
+		return err
+	}, nil
 }
 
 func (s *Substrate) discard(name, root string) error {

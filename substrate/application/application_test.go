@@ -147,7 +147,7 @@ func (b *bench) build(text, substrate string) image.Image {
 // open opens a substrate that uses the store's images.
 func (b *bench) open(name string) *Substrate {
 	b.Helper()
-	c := Config{Name: name, Store: b.store, Run: b.run}
+	c := Config{Name: name, Store: b.store, Run: b.run, Seen: new(sync.Map)}
 	var err error
 	switch name {
 	case "process":
@@ -292,6 +292,39 @@ func TestImagesMustAgree(t *testing.T) {
 	if _, err := os.Stat(root); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the root file system still exists after Remove: %v", err)
 	}
+	for _, of := range []string{"docker", "process"} {
+		b.build(strings.ReplaceAll(description, "12345678", "87654321"), of)
+	}
+	if _, err := s.Create(b.ctx, spec); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "built again") {
+		t.Errorf("images that were built again during the run: got %v, want BadInput", err)
+	}
+}
+
+// TestRestoreUnpacksAgain checks that a fresh deployment does not find what an earlier one wrote into
+// its image, and does not unpack an image that was built again meanwhile.
+func TestRestoreUnpacksAgain(t *testing.T) {
+	b := newBench(t)
+	b.build(description, "process")
+	dir := t.TempDir()
+	in, err := b.open("process").Create(b.ctx, substrate.Spec{Run: b.run.ID, Name: "redis-1", Component: "redis", Image: "redis", Dir: dir})
+	b.check(err)
+	left := filepath.Join(dir, rootDir, "left")
+	deploy := func() {
+		b.check(in.Run(b.ctx, vitrine.Command{Args: []string{"/bin/cat", "/etc/redis/test.conf"}}))
+		b.check(os.WriteFile(left, nil, 0o600))
+		b.check(in.Stop(b.ctx, 0))
+	}
+	deploy()
+	b.check(substrate.Restore(in))
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file of the earlier deployment is still there: %v", err)
+	}
+	deploy() // the image's files are there
+	b.build(strings.ReplaceAll(description, "12345678", "87654321"), "process")
+	if err := substrate.Restore(in); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "built again") {
+		t.Errorf("an image that was built again: got %v, want BadInput", err)
+	}
+	b.check(in.Remove(b.ctx))
 }
 
 // TestCommandEndsWithVitrine kills a program that runs a command inside an image, as root and as another

@@ -3,6 +3,7 @@ package application
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"vitrine"
 	"vitrine/image"
@@ -15,6 +16,8 @@ type instance struct {
 	content image.Content
 	account *substrate.Account // that commands in an unpacked image run as; nil: the substrate knows
 	inside  []string           // words before a command; empty: none
+	unpack  func() error       // unpacks the image again; nil: it is not unpacked
+	used    atomic.Bool        // a command may have changed the unpacked files
 	remove  func() error       // removes the unpacked image; nil: none
 }
 
@@ -23,12 +26,25 @@ func (in *instance) Start(ctx context.Context, c vitrine.Command) (substrate.Pro
 	if len(c.Args) == 0 {
 		c.Args = in.content.Command
 	}
+	in.used.Store(true)
 	return in.Instance.Start(ctx, in.command(c))
 }
 
 // Run runs a command beside the one that Start started.
 func (in *instance) Run(ctx context.Context, c vitrine.Command) error {
+	in.used.Store(true)
 	return in.Instance.Run(ctx, in.command(c))
+}
+
+// Restore unpacks the image again if a command may have changed its files. A container and a
+// unikernel start from their image each time.
+func (in *instance) Restore() error {
+	if in.unpack == nil || !in.used.Load() {
+		return nil
+	}
+	err := in.unpack()
+	in.used.Store(err != nil) // the files may be incomplete now
+	return err
 }
 
 // command returns the command as it runs in the image. The command's variables override the

@@ -150,9 +150,10 @@ func (s *Substrate) Create(ctx context.Context, spec substrate.Spec) (substrate.
 // make makes the instance's sandbox. On failure it leaves nothing behind.
 func (i *Instance) make(ctx context.Context) (err error) {
 	if i.spec.Image != "" {
-		if i.image, err = i.s.images.byReference(ctx, i.spec.Image); err != nil {
+		if i.base, err = i.s.images.byReference(ctx, i.spec.Image); err != nil {
 			return err
 		}
+		i.image = i.base
 	}
 	if err := i.makeSandbox(ctx); err != nil {
 		if i.sandbox != "" {

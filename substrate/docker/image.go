@@ -23,6 +23,7 @@ type localImage struct {
 	cmd        []string
 	env        []string // KEY=value
 	user       string
+	volumes    bool // it declares some
 }
 
 // A gallery holds the images that one Substrate has found, pulled or made.
@@ -71,7 +72,7 @@ func (g *gallery) inspect(ctx context.Context, reference string) (localImage, er
 	})
 	p := localImage{id: i.ID}
 	if c := i.Config; err == nil && c != nil {
-		p.entrypoint, p.cmd, p.env, p.user = c.Entrypoint, c.Cmd, c.Env, c.User
+		p.entrypoint, p.cmd, p.env, p.user, p.volumes = c.Entrypoint, c.Cmd, c.Env, c.User, len(c.Volumes) > 0
 	}
 	return p, err
 }

@@ -29,12 +29,14 @@ func TestDockerSubstrateImages(t *testing.T) {
 		"Environment":   testImageEnvironment,
 		"Missing":       testImageMissing,
 		"Install":       testInstall,
+		"InstallAgain":  testInstallAgain,
 		"RunInside":     testRunInside,
 		"RunInsideEnds": testRunInsideCancelled,
 		"NotInImage":    testNotInImage,
 		"NotStatic":     testNotStatic,
 		"MadeOnce":      testStaticMadeOnce,
 		"ImageGone":     testStaticGone,
+		"ImageReplaced": testImageReplaced,
 		"Mounts":        testMounts,
 		"HostsStay":     testHostsStay,
 		"DefaultSignal": testDefaultSignal,
@@ -75,8 +77,8 @@ type bed struct {
 	image string // has the tool as /tool
 }
 
-// makeImage imports an image as a user would.
-func (b *bed) makeImage() string {
+// makeImage imports an image as a user would, with more lines of a Dockerfile.
+func (b *bed) makeImage(lines ...string) string {
 	b.Helper()
 	program, err := staticFile(b.tool)
 	if err != nil {
@@ -88,7 +90,7 @@ func (b *bed) makeImage() string {
 	}
 	reference := "vitrine-test:" + b.run.ID
 	progress, err := b.s.api.ImageImport(b.ctx, image.ImportSource{Source: strings.NewReader(layer.String()), SourceName: "-"}, reference,
-		image.ImportOptions{Changes: []string{`ENV COLOUR=blue SHAPE=round`, `ENTRYPOINT ["/tool", "read"]`, `CMD ["/etc/hostname"]`}})
+		image.ImportOptions{Changes: append(lines, `ENV COLOUR=blue SHAPE=round`, `ENTRYPOINT ["/tool", "read"]`, `CMD ["/etc/hostname"]`)})
 	if err != nil {
 		b.Fatal(err)
 	}

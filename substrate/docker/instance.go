@@ -30,10 +30,12 @@ type Instance struct {
 	user    string // that commands run as, in the engine's format; empty: the image's
 	sandbox string // container id
 	netns   string
+	base    localImage // of Spec.Image
 
 	mu        sync.Mutex
-	image     localImage // of Spec.Image, or the last of installed
+	image     localImage // base, or the last of installed
 	installed []string   // IDs of the images with the changes of install scripts
+	volumes   []string   // ID of the container that holds the volumes of install scripts; empty: none
 	scripts   []string   // names of the variables that install scripts had
 	runs      int        // number of one-off containers, for their names
 	proc      *process   // the process that Start started last; nil after Stop
@@ -81,15 +83,15 @@ func (i *Instance) Start(ctx context.Context, command vitrine.Command) (substrat
 }
 
 // Stop ends the process that Start started and all others of its container. The container's
-// cgroup is gone when Stop returns. When ctx ends, the grace ends too.
+// cgroup is gone when Stop returns. The changes of install scripts are gone too, so that the next
+// deployment starts from Spec.Image. When ctx ends, the grace ends too.
 func (i *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	p := i.proc
+	p, after := i.proc, context.WithoutCancel(ctx)
 	if p == nil {
-		return nil
+		return i.uninstall(after)
 	}
-	after := context.WithoutCancel(ctx)
 	if !substrate.Ended(p) && grace > 0 {
 		err := i.s.kill(after, p.id, "SIGTERM")
 		if err != nil {
@@ -110,6 +112,22 @@ func (i *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	p.release()
 	i.proc = nil
 	i.vantage = i.vantageOf(0)
+	return i.uninstall(after)
+}
+
+// uninstall removes what install scripts changed. After a failure it may be called again.
+func (i *Instance) uninstall(ctx context.Context) error {
+	i.image, i.scripts = i.base, nil
+	if err := i.s.removeContainers(ctx, i.volumes); err != nil {
+		return err
+	}
+	i.volumes = nil
+	for n := len(i.installed); n > 0; n-- { // each is the parent of the next
+		if err := i.s.removeImage(ctx, i.installed[n-1]); err != nil {
+			return err
+		}
+		i.installed = i.installed[:n-1]
+	}
 	return nil
 }
 
@@ -124,8 +142,8 @@ func (e *engine) kill(ctx context.Context, id, signal string) error {
 	return err
 }
 
-// Remove removes the instance's containers, running or not, and the images with the changes
-// of its install scripts. After a failure it may be called again.
+// Remove removes the instance's containers, running or not, and the changes of its install
+// scripts. After a failure it may be called again.
 func (i *Instance) Remove(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,11 +167,8 @@ func (i *Instance) Remove(ctx context.Context) error {
 		i.proc = nil
 	}
 	i.vantage = i.vantageOf(0)
-	for n := len(i.installed); n > 0; n-- { // each is the parent of the next
-		if err := i.s.removeImage(ctx, i.installed[n-1]); err != nil {
-			return fmt.Errorf("remove %s: %w", i.spec.Name, err)
-		}
-		i.installed = i.installed[:n-1]
+	if err := i.uninstall(ctx); err != nil {
+		return fmt.Errorf("remove %s: %w", i.spec.Name, err)
 	}
 	i.s.instances.Forget(i.name(), i)
 	return nil

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -17,6 +19,60 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/substrate"
 )
+
+// testInstallAgain checks that a deployment after Stop finds nothing of the installation before it,
+// neither in the image nor in a volume that the image declares.
+func testInstallAgain(b *bed) {
+	if err := b.s.removeImage(b.ctx, b.image); err != nil {
+		b.Fatal(err)
+	}
+	in, dir := b.create("c-1", b.makeImage("VOLUME /kept"))
+	images := b.madeImages()
+	for range 3 {
+		for _, file := range []string{"/first", "/kept/first"} {
+			err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "read", file}})
+			if err == nil || !strings.Contains(err.Error(), "no such file") {
+				b.Errorf("%s before the installation: got error %v", file, err)
+			}
+			if err := in.Run(b.ctx, vitrine.Command{Args: []string{"/tool", "write", file, "1"}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if got := b.output(in, dir, nil, "/tool", "read", "/first", "then", "read", "/kept/first"); got != "1\n1" {
+			b.Errorf("installed files: got %q", got)
+		}
+		holder, err := b.s.api.ContainerInspect(b.ctx, in.(*Instance).volumes[0])
+		if err != nil || len(holder.Mounts) != 1 {
+			b.Fatalf("got volumes %v, error %v, want one", holder.Mounts, err)
+		}
+		if err := in.Stop(b.ctx, 0); err != nil {
+			b.Fatal(err)
+		}
+		if left := b.madeImages(); !slices.Equal(left, images) {
+			b.Errorf("after Stop there are the images %q, want %q", left, images)
+		}
+		if _, err := b.s.api.VolumeInspect(b.ctx, holder.Mounts[0].Name); !cerrdefs.IsNotFound(err) {
+			b.Errorf("the volume after Stop: got error %v, want that there is none", err)
+		}
+	}
+}
+
+// testImageReplaced checks what happens when somebody replaces the image: an instance made for the
+// old image does not run the new one, and the next instance does.
+func testImageReplaced(b *bed) {
+	old, _ := b.create("c-1", b.image)
+	if err := b.s.removeImage(b.ctx, b.image); err != nil {
+		b.Fatal(err)
+	}
+	b.makeImage()
+	if _, err := old.Start(b.ctx, vitrine.Command{}); err == nil || !strings.Contains(err.Error(), "another image") {
+		b.Errorf("start of the old image: got error %v", err)
+	}
+	in, dir := b.create("c-2", b.image)
+	if got := b.output(in, dir, nil); got != "c-2" {
+		b.Errorf("command of the new image: got %q", got)
+	}
+}
 
 func testMounts(b *bed) {
 	folder := b.TempDir()

@@ -190,7 +190,7 @@ func (i *Instance) container(command vitrine.Command) (*container.Config, *conta
 	}
 	host := &container.HostConfig{
 		NetworkMode: container.NetworkMode("container:" + i.sandbox), PidMode: container.PidMode("container:" + i.sandbox),
-		IpcMode: "private", Resources: i.limits, Mounts: i.s.mounts(i.spec),
+		IpcMode: "private", Resources: i.limits, Mounts: i.s.mounts(i.spec), VolumesFrom: i.volumes,
 		LogConfig:   container.LogConfig{Type: "none"},
 		Runtime:     i.s.config.Runtime,
 		SecurityOpt: []string{"label=disable"}, // SELinux would block the instance's folder

@@ -20,9 +20,9 @@ import (
 
 // Run runs a command in the instance to its end. With Spec.Image and a running function, it
 // runs in the function's container. Otherwise it runs in its own container with the same
-// limits, namespaces and mounts. Changes that a command before Start makes to the files of
-// Spec.Image are kept for Start, so install scripts can install. A script must lie where
-// the container sees it, in Spec.Dir.
+// limits, namespaces and mounts. Changes that a command before Start makes to the files and
+// volumes of Spec.Image are kept until Stop, so install scripts can install. A script must lie
+// where the container sees it, in Spec.Dir.
 func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
 	var out tail
 	inside, err := i.runIn(ctx, command, &out)
@@ -37,14 +37,7 @@ func (i *Instance) Run(ctx context.Context, command vitrine.Command) error {
 
 // runAlone runs the command in its own container.
 func (i *Instance) runAlone(ctx context.Context, command vitrine.Command, out *tail) error {
-	i.mu.Lock()
-	if i.removed {
-		i.mu.Unlock()
-		return errors.New("docker: the instance was removed")
-	}
-	i.runs++
-	p, err := i.launch(ctx, i.containerName(fmt.Sprintf("run%d", i.runs)), command, out)
-	i.mu.Unlock()
+	p, err := i.launchAlone(ctx, command, out)
 	if err != nil {
 		return err
 	}
@@ -61,6 +54,35 @@ func (i *Instance) runAlone(ctx context.Context, command vitrine.Command, out *t
 	removed := i.s.removeContainer(after, p.id)
 	p.release()
 	return errors.Join(err, removed)
+}
+
+func (i *Instance) launchAlone(ctx context.Context, command vitrine.Command, out *tail) (*process, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.removed {
+		return nil, errors.New("docker: the instance was removed")
+	}
+	if err := i.holdVolumes(ctx); err != nil {
+		return nil, err
+	}
+	i.runs++
+	return i.launch(ctx, i.containerName(fmt.Sprintf("run%d", i.runs)), command, out)
+}
+
+// holdVolumes makes a container before the first install script. It holds the volumes that the image
+// declares, and all later containers share them. Otherwise each container would get new volumes,
+// because a commit does not include any.
+func (i *Instance) holdVolumes(ctx context.Context) error {
+	if !i.image.volumes || len(i.volumes) > 0 || i.proc != nil {
+		return nil
+	}
+	config := &container.Config{Labels: i.labels(), Cmd: []string{"none"}} // it never runs
+	host := &container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}}
+	id, err := i.createFrom(ctx, nil, i.image, i.containerName("volumes"), config, host)
+	if err == nil {
+		i.volumes = []string{id}
+	}
+	return err
 }
 
 // keepChanges commits the container's changed files as the image for later commands, unless

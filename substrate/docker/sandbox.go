@@ -80,12 +80,27 @@ func (i *Instance) createFrom(ctx context.Context, program *static, p localImage
 		}
 		config.Image = p.id
 		id, err = i.s.create(ctx, name, config, host)
-		if cerrdefs.IsNotFound(err) && program != nil && attempt == 1 {
-			i.s.images.forget(program.key) // another run's Close or Clean removed the image
-			continue
+		if !cerrdefs.IsNotFound(err) || attempt > 1 {
+			return id, err
 		}
-		return id, err
+		if program != nil {
+			i.s.images.forget(program.key) // another run's Close or Clean removed the image
+		} else if err := i.findAgain(ctx); err != nil {
+			return "", err
+		}
 	}
+}
+
+// findAgain looks for Spec.Image again, which somebody has removed from the engine. If the reference
+// now names another image, this instance does not run that, because its deployments must be alike.
+// Instances made later do.
+func (i *Instance) findAgain(ctx context.Context) error {
+	i.s.images.forget(i.spec.Image)
+	p, err := i.s.images.byReference(ctx, i.spec.Image)
+	if err == nil && p.id != i.base.id {
+		err = fmt.Errorf("docker: the image of %s was removed, and %s now names another image: make the instance again", i.spec.Name, i.spec.Image)
+	}
+	return err
 }
 
 // create makes a container. It ignores the end of ctx, because a call cut short would leave

@@ -28,7 +28,7 @@ func userOf(spec substrate.Spec) (string, error) {
 // Own makes a file or folder of the host writable for the user that commands run as. The number
 // of a name is known only in its image. Such a folder becomes writable for all users, as /tmp is.
 func (i *Instance) Own(path string) error {
-	of := cmp.Or(i.user, i.image.user)
+	of := cmp.Or(i.user, i.base.user)
 	name, _, _ := strings.Cut(of, ":")
 	uid, err := strconv.Atoi(name)
 	if of == "" || name == "root" || err == nil && os.Lchown(path, uid, -1) == nil {

@@ -146,11 +146,13 @@ func (in *Instance) Run(ctx context.Context, command vitrine.Command) error {
 }
 
 // Stop sends SIGTERM to the process group of the command that Start started. When the
-// command has ended or grace is over, Stop sends SIGKILL to all its descendants.
+// command has ended or grace is over, Stop sends SIGKILL to all its descendants. It also
+// kills the processes that ended commands of Run left, because a fresh deployment must not
+// find them.
 func (in *Instance) Stop(ctx context.Context, grace time.Duration) error {
 	in.life.Lock()
 	defer in.life.Unlock()
-	if err := in.stop(ctx, grace); err != nil {
+	if err := errors.Join(in.stop(ctx, grace), in.endLeft(ctx)); err != nil {
 		return fmt.Errorf("stopping %s: %w", in.spec.Name, err)
 	}
 	return nil
@@ -177,6 +179,23 @@ func (in *Instance) stop(ctx context.Context, grace time.Duration) error {
 	in.mu.Lock()
 	in.main = nil
 	in.mu.Unlock()
+	return nil
+}
+
+// endLeft kills the processes that ended commands left.
+func (in *Instance) endLeft(ctx context.Context) error {
+	in.mu.Lock()
+	children := slices.Collect(maps.Keys(in.children))
+	in.mu.Unlock()
+	for _, c := range children {
+		if !substrate.Ended(c) { // a Run waits for it
+			continue
+		}
+		if err := in.end(ctx, c); err != nil {
+			return err
+		}
+		in.dropEnded(c)
+	}
 	return nil
 }
 

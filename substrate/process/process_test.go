@@ -26,5 +26,5 @@ func TestProcessSubstrateUnprivileged(t *testing.T) {
 		t.Skip("this user is not root: see TestProcessSubstrate")
 	}
 	substratetest.Unprivileged(t, "TestProcessSubstrate", nil,
-		"StartStopStart", "StopEndsFamily", "Affinity", "Spent", "Vantage", "Readiness", "Peers", "KilledRun", "Remove")
+		"StartStopStart", "StopEndsFamily", "StopEndsLeft", "Affinity", "Spent", "Vantage", "Readiness", "Peers", "KilledRun", "Remove")
 }

@@ -26,7 +26,7 @@ type record struct {
 	PID   int    `json:"pid"`   // also the number of its session
 	Start uint64 `json:"start"` // clock ticks after boot (proc(5), /proc/pid/stat, field 22)
 	Boot  string `json:"boot"`  // boot ID of the kernel that ran it
-	Dir   string `json:"dir"`   // the instance's folder
+	Dir   string `json:"dir"`   // the instance's folder, without links
 }
 
 func newRecord(pid int, dir string) (record, error) {
@@ -37,6 +37,10 @@ func newRecord(pid int, dir string) (record, error) {
 	stat, err := p.Stat()
 	if err != nil {
 		return record{}, fmt.Errorf("looking at process %d: %w", pid, err)
+	}
+	// The kernel reports the folders and files of a process without links; see owns.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return record{}, fmt.Errorf("resolving the instance's folder: %w", err)
 	}
 	boot, err := bootID()
 	return record{PID: pid, Start: stat.Starttime, Boot: boot, Dir: dir}, err

@@ -91,6 +91,23 @@ func TestProcessRecordSparesForeignSessions(t *testing.T) {
 	}
 }
 
+// TestProcessRecordResolvesLinks checks that a record finds processes in a folder whose path has a
+// link, because the kernel reports their working folders without links.
+func TestProcessRecordResolvesLinks(t *testing.T) {
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	cmd := leader(t, link)
+	r, err := newRecord(cmd.Process.Pid, link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.owns(cmd.Process.Pid) {
+		t.Errorf("%+v: the process in %s is not the record's own", r, link)
+	}
+}
+
 // unlimited returns a substrate as on a host without cgroups.
 func unlimited(t *testing.T) *Substrate {
 	t.Helper()

@@ -89,6 +89,9 @@ func (in *Instance) boot(ctx context.Context) (*running, error) {
 			return nil, err
 		}
 	}
+	if err := in.unchanged(); err != nil { // the disk's file system would be damaged
+		return nil, err
+	}
 	if !in.wired {
 		link, err := machine.Wire(in.place.NetNS(), filepath.Join(in.spec.Dir, machineDir))
 		if err != nil {

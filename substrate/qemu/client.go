@@ -149,7 +149,8 @@ func (c *client) forget(number uint32) {
 }
 
 // writeReading writes a reading of the guest's counters. It drops readings that come too often,
-// because a guest must not fill the host's disk.
+// because a guest must not fill the host's disk. If the file cannot be written, as on a full disk,
+// the reading is lost, but the machine goes on.
 func (c *client) writeReading(text []byte) error {
 	var r guest.Reading
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -160,8 +161,8 @@ func (c *client) writeReading(text []byte) error {
 		return nil
 	}
 	c.lastRead = now
-	_, err := fmt.Fprintf(c.readings, "%.3f,%.2f,%.2f,%d,%d,%d\n", float64(now.UnixMilli())/1000, r.CPU, r.Steal, r.Memory, r.Rx, r.Tx)
-	return err
+	_, _ = fmt.Fprintf(c.readings, "%.3f,%.2f,%.2f,%d,%d,%d\n", float64(now.UnixMilli())/1000, r.CPU, r.Steal, r.Memory, r.Rx, r.Tx)
+	return nil
 }
 
 // readingsHeader is the header of the file that writeReading writes: the host's time in seconds

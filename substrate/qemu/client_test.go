@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vitrine"
 	"vitrine/substrate"
 	"vitrine/substrate/qemu/guest"
@@ -107,6 +109,25 @@ func TestClientLimitsReadings(t *testing.T) {
 			t.Errorf("got %d readings in two intervals, want 2", n)
 		}
 	})
+}
+
+// A fullDisk takes no byte.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, unix.ENOSPC }
+
+// TestClientOutlivesAFullDisk checks that the client serves its machine if a reading cannot be written.
+func TestClientOutlivesAFullDisk(t *testing.T) {
+	near, far := net.Pipe()
+	c := newClient(near, fullDisk{})
+	t.Cleanup(c.close)
+	out := guest.NewWriter(far)
+	if err := errors.Join(out.Value(guest.KindUse, 0, guest.Reading{}), out.Frame(guest.Frame{Kind: guest.KindHello})); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ready(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestBeginLeavesNothingRunning checks that begin ends a command if its context ends while the

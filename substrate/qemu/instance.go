@@ -26,6 +26,7 @@ type Instance struct {
 	files     *guestFiles
 	place     *process.Instance // QEMU's place
 	disk      machine.Disk
+	unchanged func() error // fails if the image below the disk was replaced
 
 	confinement machine.Confinement // QEMU's
 
@@ -70,7 +71,7 @@ func (in *Instance) make(ctx context.Context) error {
 		return err
 	}
 	in.place = place.(*process.Instance)
-	in.disk, err = s.overlay(ctx, in.spec.Image, filepath.Join(dir, overlayFile))
+	in.disk, in.unchanged, err = s.overlay(ctx, in.spec.Image, filepath.Join(dir, overlayFile))
 	return err
 }
 

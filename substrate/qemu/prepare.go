@@ -51,7 +51,8 @@ func (s *Substrate) prepare(ctx context.Context) (*guestFiles, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the agent for virtual machines: %w", err)
 	}
-	accelerator, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, base.Kernel)
+	kernel := func(context.Context) (string, error) { return base.Kernel, nil }
+	accelerator, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, kernel)
 	if err != nil {
 		return nil, err
 	}
@@ -179,19 +180,20 @@ func run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// overlay makes one machine's disk: an overlay for its writes, over an image
-// that it does not change.
-func (s *Substrate) overlay(ctx context.Context, image, path string) (machine.Disk, error) {
-	disk := machine.Disk{Path: path, Format: "qcow2", Backing: s.prepared.base.Disk, BackingFormat: "raw"}
-	if image = cmp.Or(image, s.config.Image); image != "" {
-		image = s.config.resolve(image)
-		var err error
-		if disk.BackingFormat, err = imageFormat(ctx, image); err != nil {
-			return disk, err
+// overlay makes one machine's disk: an overlay for its writes, over a base image
+// that it does not change. unchanged fails if the base was replaced later.
+func (s *Substrate) overlay(ctx context.Context, base, path string) (disk machine.Disk, unchanged func() error, err error) {
+	disk = machine.Disk{Path: path, Format: "qcow2", Backing: s.prepared.base.Disk, BackingFormat: "raw"}
+	if base = cmp.Or(base, s.config.Image); base != "" {
+		disk.Backing = s.config.resolve(base)
+		if disk.BackingFormat, err = imageFormat(ctx, disk.Backing); err != nil {
+			return disk, nil, err
 		}
-		disk.Backing = image
 	}
-	return disk, run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", disk.BackingFormat, "-b", disk.Backing, path)
+	if unchanged, err = image.Unchanged(disk.Backing, disk.Backing); err != nil {
+		return disk, nil, err
+	}
+	return disk, unchanged, run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", disk.BackingFormat, "-b", disk.Backing, path)
 }
 
 // imageFormat returns the format of an image. It rejects an image that refers to another file,

@@ -1,10 +1,12 @@
 package qemu
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"vitrine"
 )
@@ -36,5 +38,33 @@ func TestImageOfOneFile(t *testing.T) {
 		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), field) {
 			t.Errorf("image with %s: got error %v", field, err)
 		}
+	}
+}
+
+// TestReplacedImageIsNotBooted checks that a machine does not boot its disk over another image than
+// the one that the disk was made for.
+func TestReplacedImageIsNotBooted(t *testing.T) {
+	if _, err := exec.LookPath("qemu-img"); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	base := filepath.Join(dir, "base")
+	if err := os.WriteFile(base, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in := &Instance{substrate: &Substrate{prepared: new(guestFiles)}}
+	var err error
+	if in.disk, in.unchanged, err = in.substrate.overlay(t.Context(), base, filepath.Join(dir, overlayFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.unchanged(); err != nil {
+		t.Errorf("the image that the disk was made for: got error %v", err)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(base, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.boot(t.Context()); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), base+": built again") {
+		t.Errorf("a replaced image: got error %v, want bad input", err)
 	}
 }

@@ -28,6 +28,25 @@ func testStopEndsFamily(s *suite) {
 	}
 }
 
+// testStopEndsLeft checks that a process that a command of Run left does not outlive Stop, because a
+// fresh deployment must not find it.
+func testStopEndsLeft(s *suite) {
+	if s.h.Machine != nil {
+		return // a machine keeps what commands leave
+	}
+	in := s.create(s.spec("sprout-1"))
+	if err := in.Run(s.ctx, s.command("leave", s.mark())); err != nil {
+		s.Fatalf("Run: %v", err)
+	}
+	s.start(in, "serve", s.mark())
+	if err := in.Stop(s.ctx, 20*time.Second); err != nil {
+		s.Fatalf("Stop: %v", err)
+	}
+	if pids := s.processes(s.mark()); len(pids) > 0 {
+		s.Errorf("still there after Stop: %v", pids)
+	}
+}
+
 // testStopCancelled checks that Stop ends the process at once if its context has already ended,
 // whatever the grace period.
 func testStopCancelled(s *suite) {

@@ -45,6 +45,7 @@ func Run(t *testing.T, open Open) {
 		{"Readiness", testReadiness},
 		{"Peers", testPeers},
 		{"StopEndsFamily", testStopEndsFamily},
+		{"StopEndsLeft", testStopEndsLeft},
 		{"StopCancelled", testStopCancelled},
 		{"Remove", testRemove},
 		{"NameTaken", testNameTaken},

@@ -34,7 +34,7 @@ func (s *Substrate) Check(ctx context.Context) []vitrine.Check {
 	case err != nil:
 		boots.Missing = "the program " + machine.Program
 	case base.Kernel == "":
-		boots.OK, boots.Detail = true, "accelerator: probed when the kernel is built"
+		boots.OK, boots.Detail = true, "accelerator: probed at the first use"
 	default:
 		accelerator, why, err := s.config.Prober.Accelerator(ctx, base.Kernel)
 		boots.OK, boots.Detail = err == nil, "accelerator "+accelerator

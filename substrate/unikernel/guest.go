@@ -113,10 +113,7 @@ func (g *guest) follow(sinks []*os.File) {
 	failures := make([]error, len(sinks))
 	for i, sink := range sinks {
 		port := g.machine.Port([]string{portLog, portOut}[i])
-		all.Go(func() {
-			_, err := io.Copy(sink, port)
-			failures[i] = errors.Join(ignoreHangUp(err), sink.Close())
-		})
+		all.Go(func() { failures[i] = errors.Join(copyOutput(sink, port), sink.Close()) })
 	}
 	if g.builtHere {
 		g.control(g.machine.Port(portControl))
@@ -126,6 +123,27 @@ func (g *guest) follow(sinks []*os.File) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.err = errors.Join(append(failures, g.verdict())...)
+}
+
+// copyOutput copies a port to its end. If the sink cannot be written, as on a full disk, the output is
+// lost, but the application goes on.
+func copyOutput(sink io.Writer, port io.Reader) error {
+	out := lossy{to: sink}
+	_, err := io.Copy(&out, port)
+	return errors.Join(out.err, ignoreHangUp(err))
+}
+
+// A lossy writer loses what cannot be written, and keeps the first error.
+type lossy struct {
+	to  io.Writer
+	err error
+}
+
+func (l *lossy) Write(b []byte) (int, error) {
+	if _, err := l.to.Write(b); l.err == nil {
+		l.err = err
+	}
+	return len(b), nil
 }
 
 // ignoreHangUp returns nil for the errors that a port returns when its machine ends.

@@ -29,7 +29,8 @@ type Instance struct {
 	accelerator string
 	confinement machine.Confinement
 	place       *process.Instance
-	dir         string // the machine's folder: its sockets, its kernel and files
+	dir         string        // the machine's folder: its sockets, its kernel and files
+	content     image.Content // of an image that was built here
 
 	life    sync.Mutex // held by Start, Stop and Remove from beginning to end
 	removed bool
@@ -38,8 +39,12 @@ type Instance struct {
 	guest   *guest // what Start started; nil before Start and after Stop
 }
 
-// machineDir is the machine's folder in the instance's folder.
-const machineDir = "machine"
+// machineDir is the machine's folder in the instance's folder. The others are files in machineDir.
+const (
+	machineDir = "machine"
+	kernelFile = "kernel"
+	filesFile  = "files"
+)
 
 // make makes the instance's place. When it fails, Remove removes what it has made.
 func (in *Instance) make(ctx context.Context) (err error) {
@@ -47,7 +52,7 @@ func (in *Instance) make(ctx context.Context) (err error) {
 	if in.origin, err = s.find(ctx, in.spec.Image); err != nil {
 		return err
 	}
-	if in.accelerator, err = in.accelerate(ctx); err != nil {
+	if in.accelerator, err = s.Accelerator(ctx); err != nil {
 		return err
 	}
 	if in.confinement, err = s.config.Prober.Confine(ctx, s.config.User, in.accelerator, false); err != nil {
@@ -67,17 +72,23 @@ func (in *Instance) make(ctx context.Context) (err error) {
 		return err
 	}
 	in.place = made.(*process.Instance)
+	if in.origin.builtHere && in.origin.base == nil {
+		return in.unpack()
+	}
 	return nil
 }
 
-// accelerate probes the accelerator with the kernel alone, because an image would start its
-// application and not end.
-func (in *Instance) accelerate(ctx context.Context) (string, error) {
-	if base := in.origin.base; base != nil {
-		return in.substrate.accelerator(ctx, base.Kernel)
+// unpack reads the image's command, and puts its kernel and its files into the machine's folder.
+// Start does not, because its time is the machine's boot time.
+func (in *Instance) unpack() (err error) {
+	if in.content, err = (packed.Packer{}).Content(in.origin.file); err != nil {
+		return err
 	}
-	return in.substrate.Accelerator(ctx)
+	return packed.Split(in.origin.file, in.path(kernelFile), in.path(filesFile))
 }
+
+// path returns the path of a file in the machine's folder.
+func (in *Instance) path(name string) string { return filepath.Join(in.dir, name) }
 
 // NetNS returns the path of the network namespace.
 func (in *Instance) NetNS() string { return in.place.NetNS() }
@@ -132,7 +143,7 @@ func (in *Instance) start(ctx context.Context, command vitrine.Command) (*guest,
 
 // console returns the file of the first serial line, for a machine whose
 // application has its own ports.
-func (in *Instance) console() string { return filepath.Join(in.dir, "console") }
+func (in *Instance) console() string { return in.path("console") }
 
 // Logs returns the kernel's output and QEMU's own.
 func (in *Instance) Logs() []string { return []string{in.console(), machine.Log(in.dir)} }
@@ -165,13 +176,14 @@ func (in *Instance) machine(command vitrine.Command) (machine.Spec, *packed.Star
 	return spec, start, nil
 }
 
-// files writes the kernel and the machine's files into its folder.
+// files sets the kernel and the machine's files. It packs the command's program if there is no
+// image.
 func (in *Instance) files(command vitrine.Command, spec *machine.Spec) (*packed.Start, error) {
 	start := &packed.Start{Args: command.Args, Dir: command.Dir}
 	if start.Dir == "" {
 		start.Dir = in.spec.Dir
 	}
-	spec.Initrd = filepath.Join(in.dir, "files")
+	spec.Initrd = in.path(filesFile)
 	var own []string
 	if base := in.origin.base; base != nil {
 		a, err := image.OfProgram(command.Args)
@@ -187,17 +199,10 @@ func (in *Instance) files(command vitrine.Command, spec *machine.Spec) (*packed.
 			return nil, fmt.Errorf("packing %s: %w", command.Args[0], err)
 		}
 	} else {
-		content, err := packed.Packer{}.Content(in.origin.file)
-		if err != nil {
-			return nil, err
+		if own = in.content.Environment; len(start.Args) == 0 {
+			start.Args = in.content.Command
 		}
-		if own = content.Environment; len(start.Args) == 0 {
-			start.Args = content.Command
-		}
-		spec.Kernel = filepath.Join(in.dir, "kernel")
-		if err := packed.Split(in.origin.file, spec.Kernel, spec.Initrd); err != nil {
-			return nil, err
-		}
+		spec.Kernel = in.path(kernelFile)
 	}
 	start.Env = substrate.MergeEnvironment([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}, own, command.Env)
 	return start, nil

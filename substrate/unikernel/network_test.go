@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 	"vitrine/substrate"
+	"vitrine/substrate/qemu/machine"
 	"vitrine/substrate/substratetest"
 )
 
@@ -135,6 +137,29 @@ func built(t *testing.T, description string) image.Image {
 	i, err := store.Build(t.Context(), a, Name)
 	hosttest.Need(t, err)
 	return i
+}
+
+// TestUnikernelStartReadsNoImage checks that Start uses what Create unpacked, because reading the image
+// would count as boot time. QEMU's user may read the files, so that Start need not copy them either.
+func TestUnikernelStartReadsNoImage(t *testing.T) {
+	img := built(t, "name: sleeper\ncommand: [sleep, \"60\"]\n")
+	in := &Instance{dir: t.TempDir(), origin: origin{file: img.File, builtHere: true}}
+	if err := in.unpack(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(img.File); err != nil {
+		t.Fatal(err)
+	}
+	var spec machine.Spec
+	start, err := in.files(vitrine.Command{}, &spec)
+	if err != nil || !slices.Equal(start.Args, []string{"/usr/bin/sleep", "60"}) {
+		t.Fatalf("got %+v, error %v", start, err)
+	}
+	for _, file := range []string{spec.Kernel, spec.Initrd} {
+		if info, err := os.Stat(file); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o644 {
+			t.Errorf("%s: %+v, error %v", file, info, err)
+		}
+	}
 }
 
 func TestUnikernelRunsRedis(t *testing.T) {

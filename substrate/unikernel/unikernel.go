@@ -21,6 +21,7 @@ import (
 
 	"vitrine"
 	"vitrine/image"
+	"vitrine/image/debian"
 	packed "vitrine/image/unikernel"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
@@ -137,18 +138,6 @@ func (s *Substrate) create(ctx context.Context, spec substrate.Spec) (*Instance,
 	return in, nil
 }
 
-// accelerator returns the requested accelerator, or the better one that works.
-func (s *Substrate) accelerator(ctx context.Context, kernel string) (string, error) {
-	found, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, kernel)
-	if err != nil {
-		return "", err
-	}
-	if vitrine.NotComparable(found) != "" {
-		s.config.Logger.Debug("machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
-	}
-	return found, nil
-}
-
 // Unconfined returns what this host lacks to confine QEMU.
 func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, error) {
 	accelerator, err := s.Accelerator(ctx)
@@ -162,14 +151,31 @@ func (s *Substrate) Unconfined(ctx context.Context) ([]*vitrine.Unsupported, err
 // OwnKernel returns true: each instance is a machine.
 func (s *Substrate) OwnKernel() bool { return true }
 
-// Accelerator returns the accelerator of machines on this host. It may boot a machine to
-// find out, so it builds the kernel if that is missing.
+// Accelerator returns the requested accelerator, or the better one that works on this host.
+// It may boot a kernel to find out. An image would start its application and not end.
 func (s *Substrate) Accelerator(ctx context.Context) (string, error) {
-	base, err := packed.Builder{Cache: s.config.Cache, Logger: s.config.Logger}.Base(ctx)
+	found, why, err := s.config.Prober.Choose(ctx, s.config.Accelerator, s.anyKernel)
 	if err != nil {
 		return "", err
 	}
-	return s.accelerator(ctx, base.Kernel)
+	if vitrine.NotComparable(found) != "" {
+		s.config.Logger.Debug("machines are emulated: their results cannot be compared with others", "accelerator", found, "why", why)
+	}
+	return found, nil
+}
+
+// anyKernel returns a kernel that the cache has, be it of the substrate qemu. Without one it
+// builds the kernel of images, which not every host can.
+func (s *Substrate) anyKernel(ctx context.Context) (string, error) {
+	builder := packed.Builder{Cache: s.config.Cache, Logger: s.config.Logger}
+	if file := builder.AnyKernel(); file != "" {
+		return file, nil
+	}
+	if guest, built := (debian.Builder{Cache: s.config.Cache}).Built(debian.Options{}); built {
+		return guest.Kernel, nil
+	}
+	base, err := builder.Base(ctx)
+	return base.Kernel, err
 }
 
 // Close removes all instances.

@@ -34,6 +34,15 @@ func TestUnikernelSubstrate(t *testing.T) {
 	substratetest.Run(t, open)
 }
 
+// TestEmulationNeedsNoKernel checks that a host that can build no kernel can run kernels of others.
+func TestEmulationNeedsNoKernel(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	c := Config{Accelerator: machine.TCG, Cache: image.Cache{Dir: t.TempDir()}, Prober: new(machine.Prober), Logger: slog.New(slog.DiscardHandler)}
+	if got, err := (&Substrate{config: c}).Accelerator(t.Context()); got != machine.TCG || err != nil {
+		t.Errorf("got %q, error %v", got, err)
+	}
+}
+
 // needs skips the test if a program is missing.
 func needs(t *testing.T, program string) {
 	t.Helper()

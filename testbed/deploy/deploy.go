@@ -67,7 +67,7 @@ type Deployment struct {
 	*testbed.Placement
 	function  Function
 	self      string
-	patience  int         // factor of the time limits until instances are ready
+	patience  int         // factor of the time limits of install scripts, and until instances are ready
 	instances []*instance // in the order of placement
 }
 
@@ -194,7 +194,7 @@ func (d *Deployment) bootInstance(ctx context.Context, in *instance, from *testb
 		if install.Component != in.component.Name {
 			continue
 		}
-		if err := in.install(ctx, install); err != nil {
+		if err := d.install(ctx, in, install); err != nil {
 			return fmt.Errorf("install %s by %s: %w", in.Name, install.Script, err)
 		}
 	}
@@ -205,8 +205,12 @@ func (d *Deployment) bootInstance(ctx context.Context, in *instance, from *testb
 	return d.awaitReady(ctx, in, from)
 }
 
-func (in *instance) install(ctx context.Context, i spec.Install) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, i.TimeLimit, fmt.Errorf("took longer than its time_limit of %s", i.TimeLimit))
+func (d *Deployment) install(ctx context.Context, in *instance, i spec.Install) error {
+	late := fmt.Sprintf("took longer than its time_limit of %s", i.TimeLimit)
+	if d.patience > 1 {
+		late += fmt.Sprintf(", %d times because of emulation", d.patience)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(d.patience)*i.TimeLimit, errors.New(late))
 	defer cancel()
 	text, err := os.ReadFile(i.Script)
 	if err != nil {
@@ -255,8 +259,8 @@ func (d *Deployment) awaitReady(ctx context.Context, in *instance, from *testbed
 	})
 }
 
-// Clear prepares a fresh deployment on the same places. It ends every process and deletes the
-// files that the processes wrote.
+// Clear prepares a fresh deployment on the same places. It ends the processes, empties the scratch
+// folders and restores the images. docs/decisions/0003-places-outlive-processes.md says what stays.
 func (d *Deployment) Clear(ctx context.Context) error {
 	if err := d.Stop(ctx, stopGrace); err != nil {
 		return err

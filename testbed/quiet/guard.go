@@ -239,9 +239,11 @@ func (w *hostWatch) End(ctx context.Context) (from, to time.Time, err error) {
 
 // Judge returns the reading, and the reason why the trial was disturbed. The reason is empty if it
 // was not disturbed. own is the number of CPUs that the run's instances used in the time that End
-// returned. If own is NaN, it is unknown, and so is the use of other processes.
-func (w *hostWatch) Judge(own float64) (vitrine.HostReading, string) {
+// returned. If own is NaN, it is unknown, and so is the use of other processes. The reason names no
+// process of the instances.
+func (w *hostWatch) Judge(own float64, instances ...vitrine.Vantage) (vitrine.HostReading, string) {
 	g := w.guard
+	w.last.mark(instances)
 	w.reading.use = w.last.since(w.first, g.cpus, own)
 	g.idle.improve(w.reading)
 	host, why := judge(g.cpus, g.idle, w.reading, g.Slowdown)

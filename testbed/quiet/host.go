@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"vitrine"
 	"vitrine/internal/cgroup"
 )
 
@@ -32,7 +33,7 @@ const kthreadd = 2
 // servesRuns reports whether a daemon works for runs without being their child. Such daemons are
 // switches in user space, and daemons that start containers.
 func servesRuns(name string) bool {
-	return slices.Contains([]string{"ovs-vswitchd", "dockerd", "containerd", "containerd-shim"}, name)
+	return slices.Contains([]string{"ovs-vswitchd", "dockerd", "containerd", "containerd-shim", "podman", "conmon"}, name)
 }
 
 // A count is the kernel's counters at one time.
@@ -40,17 +41,18 @@ type count struct {
 	at        time.Time
 	cpus      map[int64]procfs.CPUStat
 	processes map[int]process
+	parents   map[int]int   // PID -> PID
 	throttled time.Duration // by CPU limits above this process; see throttled
 }
 
-// A process is the data about one process.
+// A process is the data about one process, or about one thread of a daemon that serves runs.
 type process struct {
 	name    string
 	started uint64  // clock ticks after boot; distinguishes processes with the same PID
 	cpu     float64 // seconds of CPU time
 	ours    bool    // its CPU time belongs to the run, but not to an instance
 	counted bool    // it belongs to an instance, and the instance's use includes its CPU time
-	kernel  bool    // it is a thread of the kernel, which seldom changes its CPU
+	thread  bool    // it is one thread, of the kernel or a daemon, so that on says where it used CPU time
 	on      int     // CPU on which it ran last
 }
 
@@ -65,30 +67,58 @@ func readCount(fs procfs.FS) (count, error) {
 	if err != nil {
 		return count{}, fmt.Errorf("read the host's CPU time: %w", err)
 	}
-	c := count{at: time.Now(), cpus: stat.CPU, processes: map[int]process{}, throttled: throttled(above)}
+	c := count{at: time.Now(), cpus: stat.CPU, processes: map[int]process{}, parents: map[int]int{}, throttled: throttled(above)}
 	all, err := fs.AllProcs()
 	if err != nil {
 		return count{}, fmt.Errorf("list the host's processes: %w", err)
 	}
-	parents, sessions := map[int]int{}, map[int]int{}
+	sessions := map[int]int{}
+	add := func(pid, parent int, s procfs.ProcStat, counted, serves bool) {
+		c.parents[pid], sessions[pid] = parent, s.Session
+		c.processes[pid] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: counted, ours: serves, thread: serves, on: int(s.Processor)}
+	}
 	for _, p := range all {
 		s, err := p.Stat()
 		if err != nil { // the process has ended
 			continue
 		}
-		parents[p.PID], sessions[p.PID] = s.PPID, s.Session
-		c.processes[p.PID] = process{name: s.Comm, started: s.Starttime, cpu: s.CPUTime(), counted: inInstance(p), ours: servesRuns(s.Comm), on: int(s.Processor)}
+		counted, serves := inInstance(p), servesRuns(s.Comm)
+		add(p.PID, s.PPID, s, counted, serves)
+		if !serves {
+			continue
+		}
+		threads, _ := fs.AllThreads(p.PID) // none if the process has ended
+		for _, thread := range threads {
+			parent := p.PID
+			if thread.PID == p.PID { // the first thread, whose data replace the process's
+				parent = s.PPID
+			}
+			if s, err := thread.Stat(); err == nil {
+				add(thread.PID, parent, s, counted, serves)
+			}
+		}
 	}
 	self := os.Getpid()
 	for pid, p := range c.processes {
-		below := descends(parents, pid, self)
+		below, kernel := descends(c.parents, pid, self), descends(c.parents, pid, kthreadd)
 		// The commands of instances lead sessions, which is how to know them without a cgroup.
 		p.counted = p.counted || below && sessions[pid] != sessions[self]
-		p.kernel = descends(parents, pid, kthreadd)
-		p.ours = !p.counted && (p.ours || p.kernel || below)
+		p.thread = p.thread || kernel
+		p.ours = !p.counted && (p.ours || kernel || below)
 		c.processes[pid] = p
 	}
 	return c, nil
+}
+
+// mark marks the processes of instances whose main process is known. A container engine starts
+// them in cgroups of its own.
+func (c count) mark(instances []vitrine.Vantage) {
+	for pid, p := range c.processes {
+		if slices.ContainsFunc(instances, func(v vitrine.Vantage) bool { return v.PID > 0 && descends(c.parents, pid, v.PID) }) {
+			p.counted, p.ours = true, false
+			c.processes[pid] = p
+		}
+	}
 }
 
 // throttled returns for how long the groups' own CPU limits stopped processes, summed over CPUs. A
@@ -140,6 +170,9 @@ func descends(parents map[int]int, pid, from int) bool {
 // The kernel rounds each counter to 10 ms, so the busy time of an idle CPU may be as much below 0. In the
 // sum over many CPUs these errors cancel out. Steal while a CPU is idle counts as idle time too, which
 // must not hide the use of another CPU.
+//
+// All CPU time of a thread counts as spent on the run's CPUs if it was on one of them at the start or at the
+// end. A daemon's threads move, and its work for the run must not count as a disturbance.
 func (c count) since(before count, cpus []int, own float64) use {
 	took := c.at.Sub(before.at)
 	u := use{throttled: (c.throttled - before.throttled).Seconds() / took.Seconds()}
@@ -158,12 +191,13 @@ func (c count) since(before count, cpus []int, own float64) use {
 	}
 	var others []consumer
 	for pid, p := range c.processes {
-		used := p.cpu
+		used, here := p.cpu, slices.Contains(cpus, p.on)
 		if was, ok := before.processes[pid]; ok && was.started == p.started {
 			used -= was.cpu
+			here = here || slices.Contains(cpus, was.on)
 		}
 		switch {
-		case p.kernel && !slices.Contains(cpus, p.on): // it used another CPU
+		case p.thread && !here: // it used other CPUs
 		case p.ours:
 			busy -= used
 		case !p.counted:

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"vitrine"
 )
 
 // TestOthersUse checks that the use of other processes is the busy time of the run's CPUs minus
@@ -25,20 +27,24 @@ func TestOthersUse(t *testing.T) {
 		11: {name: "server", started: 1, cpu: 5, counted: true},
 		12: {name: "make", started: 1, cpu: 5},
 		13: {name: "old", started: 1, cpu: 50},
-		15: {name: "md0_resync", started: 1, cpu: 5, ours: true, kernel: true, on: 2},
+		15: {name: "md0_resync", started: 1, cpu: 5, ours: true, thread: true, on: 2},
+		16: {name: "dockerd", started: 1, cpu: 5, ours: true, thread: true, on: 7},
+		17: {name: "dockerd", started: 1, cpu: 5, ours: true, thread: true, on: 1},
 	}}
 	after := count{at: at.Add(10 * time.Second), cpus: map[int64]procfs.CPUStat{
 		0: {Idle: 108}, 1: {Idle: 101, Iowait: 11, Steal: 2, SoftIRQ: 0.5, IRQ: 0.5}, 2: {Idle: 100},
 	}, processes: map[int]process{
-		10: {name: "vitrine", started: 1, cpu: 6, ours: true},
+		10: {name: "vitrine", started: 1, cpu: 5.5, ours: true},
 		11: {name: "server", started: 1, cpu: 7, counted: true},
 		12: {name: "make", started: 1, cpu: 7},
 		13: {name: "cc", started: 9, cpu: 3}, // another process with the same PID
 		14: {name: "sleep", started: 9, cpu: 0},
-		15: {name: "md0_resync", started: 1, cpu: 9, ours: true, kernel: true, on: 2},
+		15: {name: "md0_resync", started: 1, cpu: 9, ours: true, thread: true, on: 2},
+		16: {name: "dockerd", started: 1, cpu: 9, ours: true, thread: true, on: 7},
+		17: {name: "dockerd", started: 1, cpu: 5.5, ours: true, thread: true, on: 7}, // it moved
 	}}
 	// CPU 0 was busy for 2 s and CPU 1 for 6 s. The run's instances used 2 s of that, and
-	// its own process 1 s.
+	// its own process and a thread of a daemon 0.5 s each.
 	got := after.since(before, []int{0, 1}, 0.2)
 	if math.Abs(got.other-0.5) > 1e-9 || got.steal[0] != 0 || math.Abs(got.steal[1]-0.1) > 1e-9 {
 		t.Errorf("got %+v, want 0.5 other CPUs and 0.1 of the second stolen", got)
@@ -52,6 +58,50 @@ func TestOthersUse(t *testing.T) {
 	after.at = at.Add(30 * time.Millisecond) // the same counts
 	if u := after.since(before, []int{0, 1}, 0.2); !math.IsNaN(u.other) || u.steal[1] != 0 {
 		t.Errorf("in 30 ms: got %+v, want no judgement, because the kernel counts in units of 10 ms", u)
+	}
+}
+
+// TestContainersAreNotNamed checks that a reason names no process below the main process of an
+// instance, whose parent is the container engine's.
+func TestContainersAreNotNamed(t *testing.T) {
+	c := count{at: time.Unix(1000, 0), parents: map[int]int{20: 1, 21: 20, 22: 21, 30: 1}, processes: map[int]process{
+		20: {name: "containerd-shim", ours: true},
+		21: {name: "nginx", cpu: 5},
+		22: {name: "nginx", cpu: 9},
+		30: {name: "cc", cpu: 2},
+	}}
+	c.mark([]vitrine.Vantage{{PID: 21}, {}}) // the second instance has ended
+	u := c.since(count{at: c.at.Add(-10 * time.Second)}, nil, 0)
+	if text := strings.Join(u.busiest, " "); text != `"cc" (0.20)` {
+		t.Errorf("got busiest processes %s", text)
+	}
+}
+
+// TestThreadsOfDaemons checks that a daemon that serves runs is counted by threads.
+func TestThreadsOfDaemons(t *testing.T) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon := filepath.Join(t.TempDir(), "dockerd") // the kernel names a process after its file
+	if err := os.Symlink(sleep, daemon); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), daemon, "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	count, err := readCount(fs)
+	if err := errors.Join(err, c.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	if p := count.processes[c.Process.Pid]; !p.thread || !p.ours {
+		t.Errorf("got %+v, want a thread of the run's own", p)
 	}
 }
 

@@ -19,8 +19,9 @@ type Watch interface {
 	End(ctx context.Context) (from, to time.Time, err error)
 	// Judge is called after End. It returns the reading, and the reason why the trial was
 	// disturbed, which is empty if it was not. own is the number of CPUs that the run's instances
-	// used in that time. If own is NaN, it is unknown, and other processes are not judged.
-	Judge(own float64) (vitrine.HostReading, string)
+	// used in that time. If own is NaN, it is unknown, and other processes are not judged. The
+	// reason names no process of the instances.
+	Judge(own float64, instances ...vitrine.Vantage) (vitrine.HostReading, string)
 }
 
 // CPUs returns the number of CPUs that the instances used together, for Judge. It is NaN if the use

@@ -66,13 +66,19 @@ func (p *Prober) Accelerator(ctx context.Context, kernel string) (accelerator, w
 }
 
 // Choose returns the requested accelerator, or for Auto the better one that works, and
-// why no better one was chosen. It fails with a *vitrine.Unsupported if KVM is
-// requested and boots no kernel.
-func (p *Prober) Choose(ctx context.Context, asked, kernel string) (found, why string, err error) {
+// why no better one was chosen. It calls kernel, which may have to build one, only if it has
+// to boot a kernel. It fails with a *vitrine.Unsupported if KVM is requested and boots no kernel.
+func (p *Prober) Choose(ctx context.Context, asked string, kernel func(context.Context) (string, error)) (found, why string, err error) {
 	if asked == TCG {
 		return TCG, "it was requested", nil
 	}
-	found, why, err = p.Accelerator(ctx, kernel)
+	file := ""
+	if !p.hasProbed() {
+		if file, err = kernel(ctx); err != nil {
+			return "", "", err
+		}
+	}
+	found, why, err = p.Accelerator(ctx, file)
 	if err != nil {
 		return "", "", err
 	}
@@ -80,6 +86,12 @@ func (p *Prober) Choose(ctx context.Context, asked, kernel string) (found, why s
 		return "", "", &vitrine.Unsupported{What: "the accelerator kvm", Missing: "a kernel that boots with it: " + why, Do: "use accelerator: auto; results under emulation cannot be compared with others"}
 	}
 	return found, why, nil
+}
+
+func (p *Prober) hasProbed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.probed
 }
 
 func probe(ctx context.Context, kernel string) (accelerator, why string, err error) {

@@ -49,7 +49,8 @@ func (s Spec) command(number map[string]int) ([]string, error) {
 	}
 	for i, d := range s.Disks {
 		args = append(args, d.arguments(i, number)...)
-		args = append(args, "-device", fmt.Sprintf("virtio-blk-%s,drive=disk%d", bus, i))
+		// By default, QEMU pauses the machine when the host's disk is full, and only the monitor could continue it.
+		args = append(args, "-device", fmt.Sprintf("virtio-blk-%s,drive=disk%d,werror=report", bus, i))
 	}
 	if len(s.Ports) > 0 {
 		args = append(args, "-device", "virtio-serial-"+bus+",id="+serialBus)

@@ -33,6 +33,7 @@ func TestCommandLine(t *testing.T) {
 		{"-initrd", "/proc/self/fd/4"},
 		{"-add-fd", "fd=6,set=6", "-add-fd", "fd=7,set=7", "-blockdev", "driver=qcow2,node-name=disk0,read-only=off,file.driver=file,file.filename=/dev/fdset/6,backing.driver=raw,backing.read-only=on,backing.file.driver=file,backing.file.filename=/dev/fdset/7"},
 		{"-blockdev", "driver=raw,node-name=disk1,read-only=on,file.driver=file,file.filename=/dev/fdset/8"},
+		{"-device", "virtio-blk-pci,drive=disk0,werror=report"},
 		{"-chardev", "file,id=console,append=on,path=/dev/fdset/5"},
 		{"-chardev", "socket,id=monitor,fd=10"},
 		{"-chardev", "socket,id=agent,fd=11"},
@@ -46,7 +47,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	s.Accelerator, s.Model = KVM, MicroVM
 	args, err = s.command(number)
-	if err != nil || !has(args, []string{"-cpu", "host"}) || !has(args, []string{"-device", "virtio-blk-device,drive=disk0"}) {
+	if err != nil || !has(args, []string{"-cpu", "host"}) || !has(args, []string{"-device", "virtio-blk-device,drive=disk0,werror=report"}) {
 		t.Errorf("microvm with %s: got %q, error %v", KVM, args, err)
 	}
 }

@@ -67,6 +67,8 @@ func main() {
 		peer(args[0], args[1])
 	case "family": // MARK
 		family(args[0], true)
+	case "leave": // MARK
+		leave(args[0])
 	case "household": // MARK
 		family(args[0], false)
 	default:
@@ -179,6 +181,14 @@ func family(mark string, leaves bool) {
 		}
 	}
 	wait()
+}
+
+// leave starts a child that outlives this process.
+func leave(mark string) {
+	child := exec.CommandContext(context.Background(), os.Args[0], "stubborn", mark)
+	if err := child.Start(); err != nil {
+		fail(err.Error())
+	}
 }
 
 // spin keeps two CPUs busy for the given wall time. It prints the CPU time and the wall time, in

@@ -33,7 +33,7 @@ func (n *Noise) Watch(context.Context) (quiet.Watch, error) {
 func (n *Noise) End(context.Context) (from, to time.Time, err error) { return n.began, time.Now(), nil }
 
 // Judge reads half of the best speed during a disturbed trial, and otherwise the best speed.
-func (n *Noise) Judge(own float64) (vitrine.HostReading, string) {
+func (n *Noise) Judge(own float64, _ ...vitrine.Vantage) (vitrine.HostReading, string) {
 	n.Own = append(n.Own, own)
 	if n.Disturbs(len(n.Own) - 1) {
 		return vitrine.HostReading{Before: 1, During: 0.5, After: 1}, cmp.Or(n.Why, Reason)
