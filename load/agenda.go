@@ -5,14 +5,9 @@ import (
 	"time"
 )
 
-const (
-	// lead is the time from the call of Play to the first due call or, if no call is due before
-	// the window, to the start of the window.
-	lead = 20 * time.Millisecond
-	// grace is how long after the end of the window a late call may still begin.
-	// Calls left after that count as not offered.
-	grace = 100 * time.Millisecond
-)
+// lead is the time from the call of Play to the first due call or, if no call is due before the
+// window, to the start of the window.
+const lead = 20 * time.Millisecond
 
 // An Agenda returns the calls of a schedule when they are due, and counts them as scheduled. It
 // does not allocate. Only one goroutine may use it.
@@ -42,10 +37,10 @@ func (a *Agenda) Begun() int { return a.begun }
 // Behind returns the longest delay of a call after its due time.
 func (a *Agenda) Behind() time.Duration { return a.behind }
 
-// Expire drops the remaining calls if the window ended longer than grace ago, and reports whether
-// it did. Dropped calls count as scheduled.
+// Expire drops the remaining calls if they are too late (Recorder.TooLate), and reports whether it
+// did. Dropped calls count as scheduled.
 func (a *Agenda) Expire(now time.Duration) bool {
-	if now <= a.schedule.end+grace {
+	if !a.record.TooLate(now) {
 		return false
 	}
 	for ; a.more; a.due, a.more = a.schedule.Next() {

@@ -28,8 +28,8 @@ const maxCauses = 256
 const MinOffered = 0.99
 
 // ReasonGenerator is the reason of a trial that offered less than MinOffered. It also begins the
-// reason if the generator could not run the trial, had another schedule, or sent too few calls for a
-// high threshold.
+// reason if the generator could not run the trial, had another window or schedule, or sent too few
+// calls for a high threshold.
 const ReasonGenerator = "generator"
 
 // ErrReport is wrapped by every error of ParseReport.
@@ -153,10 +153,13 @@ func (r *Report) checkCounts() error {
 	return nil
 }
 
+// measured is how far duration_s may be off, in seconds, because it is the window that the generator
+// measured.
+const measured = 0.05
+
 func (r *Report) checkSeconds() error {
 	n := len(r.Seconds.Scheduled)
-	// Allow 0.05 s, because duration_s is the window that the generator measured.
-	if low, high := float64(n-1), float64(n)+0.05; r.Duration <= low || r.Duration > high {
+	if low, high := float64(n-1), float64(n)+measured; r.Duration <= low || r.Duration > high {
 		return fmt.Errorf("seconds.scheduled has %d entries for duration_s %v: want one a second", n, r.Duration)
 	}
 	if err := checkSeries("scheduled", r.Seconds.Scheduled, n, r.Scheduled); err != nil {
@@ -244,8 +247,8 @@ func (r *Report) Histogram() (*hdrhistogram.Histogram, error) {
 
 // Outcome converts the report to the outcome of the trial with the key. window is the length of the
 // window that the trial asked for. Outcome sets every field except Use. The outcome is invalid if
-// the generator could not run the trial, if its schedule was not that of the trial, or if it offered
-// less than MinOffered of its schedule.
+// the generator could not run the trial, if its window or schedule was not that of the trial, or if
+// it offered less than MinOffered of its schedule.
 func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome, error) {
 	if r.Error != "" {
 		return vitrine.Outcome{Key: key, Reason: ReasonGenerator + ": " + r.Error}, nil
@@ -277,7 +280,11 @@ func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome
 		}
 		o.Seconds[i] = s
 	}
-	switch least, most := scheduleBounds(key.Rate * window.Seconds()); {
+	asked := window.Seconds()
+	switch least, most := scheduleBounds(key.Rate * asked); {
+	case math.Abs(r.Duration-asked) > measured+(1-MinOffered)*asked:
+		o.Valid, o.Reason = false, fmt.Sprintf("%s: its window lasted %g s: want %g s, because calls spread over another time have another rate",
+			ReasonGenerator, r.Duration, asked)
 	case r.Scheduled == 0:
 		o.Valid, o.Reason = false, ReasonGenerator+": no call was due inside the window"
 	case r.Scheduled < least || r.Scheduled > most:

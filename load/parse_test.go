@@ -85,16 +85,20 @@ func TestReportRoundTrip(t *testing.T) {
 
 func TestOutcomeValidity(t *testing.T) {
 	for _, c := range []struct {
-		offered int
-		rate    float64
-		reason  string // empty if valid
+		offered  int
+		rate     float64
+		duration float64 // the report's; the trial asks for 1 s
+		reason   string  // empty if valid
 	}{
-		{1000, 1000, ""}, {990, 1000, ""}, {989, 1000, ReasonGenerator}, {0, 1000, ReasonGenerator},
-		{1000, 1190, ""}, {1000, 830, ""},
+		{1000, 1000, 1, ""}, {990, 1000, 1, ""}, {989, 1000, 1, ReasonGenerator}, {0, 1000, 1, ReasonGenerator},
+		{1000, 1190, 1, ""}, {1000, 830, 1, ""},
 		// The generator had a rate of its own.
-		{1000, 100, "want 35 to 165"}, {1000, 1300, "want 1067 to 1533"}, {1000, 800, "want 619 to 981"},
+		{1000, 100, 1, "want 35 to 165"}, {1000, 1300, 1, "want 1067 to 1533"}, {1000, 800, 1, "want 619 to 981"},
+		// It made as many calls as were due, but in another time.
+		{1000, 1000, 1.05, ""}, {1000, 1000, 0.95, ""},
+		{1000, 1000, 2, "its window lasted 2 s: want 1 s"}, {1000, 1000, 0.5, "its window lasted 0.5 s: want 1 s"},
 	} {
-		rec := NewRecorder(1)
+		rec := NewRecorder(c.duration)
 		for i := range 1000 {
 			rec.Scheduled(0)
 			if i < c.offered {
@@ -111,7 +115,7 @@ func TestOutcomeValidity(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Valid != (c.reason == "") || !strings.Contains(o.Reason, c.reason) {
-			t.Errorf("offered %d of 1000 at a rate of %g: valid %v, reason %q, want %q", c.offered, c.rate, o.Valid, o.Reason, c.reason)
+			t.Errorf("offered %d of 1000 at a rate of %g in %g s: valid %v, reason %q, want %q", c.offered, c.rate, c.duration, o.Valid, o.Reason, c.reason)
 		}
 	}
 	failed := Report{Error: "no such scenario"}

@@ -77,6 +77,14 @@ func (r *Recorder) inFlight(at time.Duration, change int64) {
 	}
 }
 
+// grace is how long after the end of the window a late call may still begin. It is no share of the
+// window, because a busy host delays calls as long in a short window as in a long one.
+const grace = 100 * time.Millisecond
+
+// TooLate reports whether it is too late to begin a call of the window. A generator that is slower
+// than its rate must not begin such a call, and not count it as offered.
+func (r *Recorder) TooLate(now time.Duration) bool { return now > r.duration+grace }
+
 // Offered counts a call that was sent.
 func (r *Recorder) Offered(due, sent time.Duration) {
 	r.inFlight(sent, 1)

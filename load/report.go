@@ -26,8 +26,8 @@ type Trial struct {
 // standard output, but none may follow it. The exit status is 0.
 type Report struct {
 	Duration float64 `json:"duration_s"` // of the window, measured by the generator
-	// Start of the window, in seconds since 1970. 0 means the start of the
-	// process plus the warm-up.
+	// Start of the window, in seconds since 1970 by the time of day of the host
+	// that runs the trial. 0 means the start of the process plus the warm-up.
 	WindowStart float64 `json:"window_start_unix_s,omitempty"`
 
 	Scheduled int64            `json:"scheduled"`

@@ -156,8 +156,9 @@ func (c *Campaign) prepare() (err error) {
 
 // answerTime returns how long the last calls of a trial may still take, as far as the generator's
 // parameters say. Each request of a call may take the timeout, and most calls have fewer than twelve.
+// call_time covers the pauses of a SIPp scenario.
 func answerTime(params map[string]string) (total time.Duration) {
-	for name, times := range map[string]float64{"timeout": 12, "hold": 1, "stay": 1} {
+	for name, times := range map[string]float64{"timeout": 12, "call_time": 1, "hold": 1, "stay": 1} {
 		if d, err := time.ParseDuration(params[name]); err == nil && d > 0 {
 			total += time.Duration(times * float64(d))
 		}
@@ -199,7 +200,7 @@ func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err e
 			continue
 		}
 		soFar := c.summary
-		soFar.StoppedBecause = "" // the campaign goes on, also if the search under an earlier choice ended
+		soFar.StoppedBecause, soFar.Partial = "", true // the campaign goes on, also if the search under an earlier choice ended
 		if err := c.Results.SaveSummary(soFar); err != nil {
 			return err
 		}

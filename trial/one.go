@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,28 +61,60 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	if err := cmp.Or(context.Cause(ctx), s.bed.FabricEnded()); err != nil {
 		return out, errors.Join(err, watch.Stop())
 	}
-	begin := expected
-	if report.WindowStart > 0 {
-		begin = time.UnixMicro(int64(report.WindowStart * 1e6))
-	}
+	begin, startErr := windowStart(report, expected, started, ended)
 	if err := errors.Join(host.end(ctx), watch.Stop(), usage.MoveOrigin(begin.Sub(expected))); err != nil {
 		return out, err
 	}
-	if trialErr == nil {
-		out, trialErr = report.Outcome(key, window)
-	}
-	if trialErr != nil {
-		out = vitrine.Outcome{Key: key, Duration: window, Reason: trialErr.Error()}
-	}
+	out = outcomeOf(report, key, window, cmp.Or(trialErr, startErr))
 	judgeUnsent(&out, s.Workload.Thresholds)
 	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
 	end := begin.Add(out.Duration)
 	out.Use, out.Sampling = watch.Use(begin, end), new(watch.Sampling(begin, end))
-	host.judge(&out, s.generator, watch.Use(host.from, host.to))
+	host.judge(&out, s.generator, s.deployment.Vantages(), watch.Use(host.from, host.to))
 	judgeClock(&out, ended.Round(0).Sub(started), took)
+	noteKilled(&out, watch.Killed())
 	return out, nil
 }
+
+// noteKilled adds to the reason how many processes of each instance the kernel killed for lack of
+// memory. The trial may be valid, because the memory limit belongs to the size.
+func noteKilled(out *vitrine.Outcome, killed map[string]int) {
+	for _, name := range slices.Sorted(maps.Keys(killed)) {
+		note := fmt.Sprintf("the kernel killed %d of %s's processes for lack of memory", killed[name], name)
+		if out.Reason != "" {
+			note = out.Reason + "; " + note
+		}
+		out.Reason = note
+	}
+}
+
+// outcomeOf converts the report to the outcome of a trial. If there is a fault, which says why the
+// report cannot be used, the outcome is invalid.
+func outcomeOf(report load.Report, key vitrine.Key, window time.Duration, fault error) vitrine.Outcome {
+	out, err := report.Outcome(key, window)
+	if fault = cmp.Or(fault, err); fault != nil {
+		return vitrine.Outcome{Key: key, Duration: window, Reason: fault.Error()}
+	}
+	return out
+}
+
+// windowStart returns the start of the window: the report's or, without one, the expected one. A start
+// outside the trial is an error, because the use of the instances would be that of another window.
+// Clock steps that judgeClock accepts may move the start.
+func windowStart(report load.Report, expected, started, ended time.Time) (time.Time, error) {
+	if report.Error != "" || report.WindowStart == 0 {
+		return expected, nil
+	}
+	begin := time.UnixMicro(int64(report.WindowStart * 1e6))
+	if begin.Before(started.Add(-mostClockStep)) || begin.After(ended.Add(mostClockStep)) {
+		return expected, fmt.Errorf("%s: window_start_unix_s is %.3f, but the trial ran from %.3f to %.3f by this host's time of day",
+			load.ReasonGenerator, report.WindowStart, unixSeconds(started), unixSeconds(ended))
+	}
+	return begin, nil
+}
+
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // judgeUnsent makes a valid trial invalid if the calls that the generator did not send decide whether
 // the trial meets a threshold. The success ratio counts them as failures. They matter only if they

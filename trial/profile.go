@@ -60,7 +60,7 @@ func (c *Campaign) profile() (vitrine.Profile, error) {
 	manifest := c.Results.Manifest()
 	p := vitrine.Profile{
 		Version: vitrine.ProfileVersion, Function: c.Deployment.VNFName, Unit: c.Workload.Unit,
-		Thresholds: c.Workload.Thresholds, Confidence: cmp.Or(c.Workload.Confidence, 0.95),
+		Thresholds: c.Workload.Thresholds, Confidence: searchConfig(c.Workload.Search, c.rateConfig()).Claimed(),
 		Provenance: vitrine.ProfileSource{Tool: manifest.Tool, Specs: map[string]string{}},
 	}
 	for _, s := range manifest.Specs {
@@ -113,14 +113,14 @@ func (c *Campaign) setting(choice spec.Choice) (_ vitrine.Setting, found bool) {
 	}
 	s := size.Setting(c.space, ended, c.Seed)
 	s.Substrate, s.Options, s.Unlimited = choice.Substrate, choice.Options, unlimited
-	if stopped != nil {
+	again := func(p size.Profiled) bool { return p.Sizing.String() == stopped.Sizing.String() }
+	if stopped != nil && !slices.ContainsFunc(ended, again) { // otherwise the earlier measurement counts
 		s.Sizes = c.withStopped(s.Sizes, stopped)
 	}
 	return s, true
 }
 
-// withStopped adds the size whose search did not end. It replaces a prediction or an earlier
-// measurement of the size.
+// withStopped adds the size whose search did not end. It replaces a prediction of the size.
 func (c *Campaign) withStopped(sizes []vitrine.SizeProfile, f *finding) []vitrine.SizeProfile {
 	name := f.Sizing.String()
 	named := func(z vitrine.SizeProfile) bool { return z.Sizing == name }

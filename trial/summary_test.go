@@ -123,7 +123,7 @@ func TestStoppedSizeIsNotOptimal(t *testing.T) {
 }
 
 // TestStoppedConfirmation checks the optimal size if its second measurement was stopped: its first one
-// counts.
+// counts, also in the profile.
 func TestStoppedConfirmation(t *testing.T) {
 	s := result.Summary{
 		Sizings: []result.Sizing{{Name: "fr1s"}, {Name: "fr1s", Again: true, Unfinished: "interrupted"}},
@@ -131,5 +131,16 @@ func TestStoppedConfirmation(t *testing.T) {
 	}
 	if s.Best() != &s.Sizings[0] {
 		t.Errorf("the best entry is %+v", s.Best())
+	}
+	measured := func(rate float64, stopped string) finding {
+		capacity := vitrine.Capacity{Rate: rate, Low: rate, High: rate, Censored: vitrine.CensoredNone}
+		return finding{unfinished: stopped, Profiled: size.Profiled{Measured: vitrine.Measured{
+			Sizing: vitrine.Sizing{{Short: "fr", Count: 1, Initial: 's'}}, Capacities: []vitrine.Capacity{capacity},
+		}}}
+	}
+	c := &Campaign{found: []finding{measured(100, ""), measured(50, "interrupted")}}
+	profiled, _ := c.setting(spec.Choice{})
+	if z := profiled.Sizes; len(z) != 1 || z[0].Rate != 100 || z[0].Unfinished != "" {
+		t.Errorf("the profile has %+v", z)
 	}
 }

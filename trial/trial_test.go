@@ -138,6 +138,9 @@ func drive(args []string) error {
 		time.Sleep(delay)
 		r.WindowStart = float64(time.Now().UnixMicro()) / 1e6
 	}
+	if t.Params["fault"] == "clock" {
+		r.WindowStart = float64(time.Now().Add(time.Hour).UnixMicro()) / 1e6
+	}
 	rec := make([]int64, 1)
 	ceiling, _ := strconv.ParseFloat(t.Params["ceiling"], 64)
 	begin := time.Now()
@@ -452,6 +455,7 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 		"crash":         {params: "fault: crash", reason: "generator crashed on purpose"},
 		"hang":          {params: "fault: hang", reason: "generator had not ended after"},
 		"slow":          {params: "fault: slow", reason: "generator"},
+		"clock":         {params: "fault: clock", reason: "generator: window_start_unix_s"},
 		"instance dies": {function: ", \"5\"", reason: "front-1 ended (exit status 7); its log ends: out of luck"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -674,13 +678,22 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 	}
 	fresh := 0
 	c.config.Observe = func(e trial.Event) {
-		if e.Kind == trial.TrialBegins {
+		switch {
+		case e.Kind == trial.TrialBegins:
 			fresh++
+		case e.Kind == trial.SizingChosen && fresh > 0: // a size was measured, and the summary saved
+			data, err := result.Load(c.dir)
+			if err != nil || data.Summary == nil || !data.Summary.Partial {
+				t.Errorf("during the run the summary is not partial: %v", err)
+			}
 		}
 	}
 	summary, err := c.measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if summary.Partial {
+		t.Error("the summary of the complete run is partial")
 	}
 	after := lines(t, filepath.Join(c.dir, "outcomes.jsonl"))
 	if !bytes.Equal(bytes.Join(before, nil), bytes.Join(after[:4], nil)) || len(after) != 4+fresh {

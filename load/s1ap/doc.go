@@ -29,7 +29,8 @@
 //
 // In service-request and mix, the calls of the warm-up attach UEs, each with a
 // release to idle, until all are attached. In the window, a call that needs an idle
-// UE attaches one if none is idle.
+// UE attaches one if none is idle. An attach of a mix detaches a UE instead if all
+// are attached. If the mix has no detach, the trial then ends with an error.
 //
 // A UE may stay connected for a while (Params.Stay) before it is released or
 // detaches, as UEs of real networks do. This time is not part of the latency, but

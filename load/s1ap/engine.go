@@ -46,7 +46,7 @@ type engine struct {
 	associations []*association
 	targets      int
 	events       [batch]unix.EpollEvent
-	refused      string // why an MME refuses the eNodeBs
+	refused      string // why the trial cannot be played
 
 	users    []user
 	detached fifo.Queue[uint32] // UEs without a call that are not attached, or connected
@@ -172,6 +172,9 @@ func (e *engine) begin() {
 			return
 		}
 		u, kind := e.choose(due < 0)
+		if u == nil {
+			return
+		}
 		a := e.associations[n%len(e.associations)]
 		if kind > attachIdle && a.number != u.target { // the association of the same eNodeB with the UE's MME
 			a = e.associations[a.index-a.number+u.target]
@@ -180,7 +183,9 @@ func (e *engine) begin() {
 	}
 }
 
-// choose takes a free UE and chooses the procedure of its call.
+// choose takes a free UE and chooses the procedure of its call. If a mix without detach draws an attach
+// when no UE is left to attach, choose refuses the trial and returns nil. Another procedure would be
+// another load.
 func (e *engine) choose(warm bool) (*user, procedure) {
 	switch {
 	case e.params.Scenario == Attach:
@@ -202,7 +207,8 @@ func (e *engine) choose(warm bool) (*user, procedure) {
 	case w[detach] > 0:
 		return e.take(&e.attached), detach
 	}
-	return e.take(&e.attached), service
+	e.refused = "no UE is left to attach: give the mix a weight for detach, or raise the parameter users"
+	return nil, attachIdle
 }
 
 func (e *engine) take(from *fifo.Queue[uint32]) *user { return &e.users[from.Pop()] }

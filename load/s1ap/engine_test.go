@@ -268,6 +268,43 @@ func (e *epc) mme(args ...string) (stop func()) {
 	}, args...)...)
 }
 
+// TestMixWithoutDetach draws from mixes when all UEs are attached. No other procedure may stand in for
+// an attach without a sign.
+func TestMixWithoutDetach(t *testing.T) {
+	for mix, refused := range map[string]bool{
+		"attach=1,tracking-area-update=1":          true,
+		"attach=1,tracking-area-update=1,detach=1": false,
+	} {
+		p, err := Decode(map[string]string{"scenario": Mix, "mix": mix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := newEngine(load.Trial{Rate: 10, Duration: 1, Targets: []string{"127.0.0.1:1"}}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e.detached.Len() > 0 {
+			e.attached.Push(e.detached.Pop())
+		}
+		for range 50 { // of 101 UEs
+			u, kind := e.choose(false)
+			if u == nil {
+				break
+			}
+			if kind != update && kind != detach {
+				t.Errorf("%s: drew %v", mix, kind)
+			}
+		}
+		if refused != strings.Contains(e.refused, "no UE is left to attach") {
+			t.Errorf("%s: got error %q", mix, e.refused)
+		}
+		e.stopped.Store(true) // close must not wait for MMEs
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestHandoversNeedTwoENodeBs checks that a mix with handovers is refused with one eNodeB.
 func TestHandoversNeedTwoENodeBs(t *testing.T) {
 	given := map[string]string{"scenario": Mix, "mix": "x2-handover=1,attach=2"}

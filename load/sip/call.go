@@ -74,6 +74,8 @@ type call struct {
 	answered    bool  // subscribe, invite: the final answer has arrived
 	notified    bool  // subscribe: the NOTIFY has arrived
 	proceeding  bool  // a provisional answer has arrived
+	accepted    bool  // invite: the callee has sent its 200
+	confirmed   bool  // invite: the callee has received the ACK to that 200
 
 	event truth.Event // the step's event in the messages log
 

@@ -16,16 +16,18 @@
 //
 // In reg-invite the generator is both caller and callee: the function routes the
 // INVITE to the callee's registered contact, which is the generator. The generator
-// sends the BYE when the callee has received the ACK. With a function that does not
-// send 100, there are 20 messages. The generator lets registrations expire.
+// sends the BYE when the caller has received the 200 and the callee the ACK, in
+// either order. With a function that does not send 100, there are 20 messages. The
+// generator lets registrations expire.
 //
 // Deregistration reuses the nonce of the registration, with nc one higher (RFC
 // 2617 section 3.2.2). A function that requires a fresh nonce challenges it, and
 // the call has one more exchange. If a request that answers a challenge is
 // challenged again, the call fails with the status as cause. The exception is a
-// challenge that says the nonce was stale, which is accepted once per step. With
-// digest on, a REGISTER that is accepted without credentials fails with cause
-// "unchallenged", because the call is not the requested one.
+// challenge that says the nonce was stale, which is accepted once per step. If an
+// answer has several challenges, the first with MD5 counts. With digest on, a
+// REGISTER that is accepted without credentials fails with cause "unchallenged",
+// because the call is not the requested one.
 //
 // A call succeeds when its last answer arrives. It fails at the first final
 // answer of 3xx to 6xx that is not an answerable challenge, with the status as

@@ -220,6 +220,7 @@ func TestAnswers(t *testing.T) {
 		{"a stale nonce", []string{challengeLine, strings.Replace(stale, "qop", "stale=true,qop", 1), "200", "200"}, ""},
 		{"a wrong password", []string{challengeLine, challengeLine}, "401"},
 		{"a nonce that is always stale", []string{challengeLine, strings.Replace(stale, "qop", "stale=true,qop", 1), strings.Replace(stale, "qop", "stale=true,qop", 1)}, "401"},
+		{"SHA-256 first", []string{strings.Replace(stale, "qop", "algorithm=SHA-256,qop", 1) + challengeLine, "200", "200"}, ""},
 		{"another scheme", []string{"WWW-Authenticate: Basic realm=\"x\"\r\n"}, "401"},
 		{"no challenge at all", []string{"200"}, "unchallenged"},
 		{"proxy authentication", []string{"407", "200", "200"}, ""},

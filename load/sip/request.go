@@ -19,7 +19,7 @@ func (e *engine) request(c *call, first bool) {
 		}
 	}
 	c.transaction++
-	c.proceeding, c.answered = false, false
+	c.proceeding, c.answered, c.accepted, c.confirmed = false, false, false, false
 	b := e.appendRequest(s.next(), c)
 	e.logSent(s, b, netip.AddrPort{}, e.eventOf(c), c.step.eventType())
 	s.push(b, netip.AddrPort{}, owner{call: c, generation: c.generation, first: first})

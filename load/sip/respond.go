@@ -106,7 +106,9 @@ func (e *engine) handleSuccess(c *call) {
 		c.answered = true
 		e.keepDialog(c)
 		e.acknowledge(c)
-		return // the callee's ACK ends the step
+		if !c.alive || !c.confirmed {
+			return // the callee's ACK ends the step
+		}
 	}
 	e.advance(c)
 }
@@ -141,12 +143,7 @@ func (e *engine) advance(c *call) {
 // answerChallenge repeats the request with credentials. It returns false if it cannot answer the
 // challenge, or has already answered one.
 func (e *engine) answerChallenge(c *call) bool {
-	m := &e.message
-	value := m.WWWAuthenticate
-	if m.Status == 407 {
-		value = m.ProxyAuthenticate
-	}
-	challenge, ok := sip.ParseChallenge(value)
+	challenge, ok := e.challenge()
 	c.challenges++
 	if !ok || !e.params.Digest || c.challenges > 2 || c.fresh && !challenge.Stale {
 		return false
@@ -155,13 +152,30 @@ func (e *engine) answerChallenge(c *call) bool {
 	p.realm = append(p.realm[:0], challenge.Realm...)
 	p.nonce = append(p.nonce[:0], challenge.Nonce...)
 	p.opaque = append(p.opaque[:0], challenge.Opaque...)
-	p.qop, p.proxy, p.count = challenge.QOP, m.Status == 407, 0
+	p.qop, p.proxy, p.count = challenge.QOP, e.message.Status == 407, 0
 	e.user = e.appendUsername(e.user[:0], p.number)
 	var password [128]byte
 	p.ha1 = sip.HA1(e.scratch, e.user, p.realm, e.appendPassword(password[:0], p.number))
 	c.fresh = true
 	e.request(c, false)
 	return true
+}
+
+// challenge returns the first challenge of a 401 or 407 that credentials can answer. A function may
+// send one for each algorithm, and the best one first (RFC 8760 section 2.4). Mostly there is only one,
+// which Parse has found.
+func (e *engine) challenge() (c sip.Challenge, ok bool) {
+	kind, first := sip.WWWAuthenticate, e.message.WWWAuthenticate
+	if e.message.Status == 407 {
+		kind, first = sip.ProxyAuthenticate, e.message.ProxyAuthenticate
+	}
+	c, ok = sip.ParseChallenge(first)
+	for f := e.message.Fields(); !ok && f.Next(); {
+		if f.Kind == kind {
+			c, ok = sip.ParseChallenge(f.Value)
+		}
+	}
+	return c, ok
 }
 
 // keepServiceRoute stores the route for later requests of the party (RFC 3608
@@ -248,10 +262,15 @@ func (e *engine) handleRequest(s *socket, i int, of truth.Event) {
 		}
 		e.reply(s, source, of, c, 180, "Ringing")
 		e.reply(s, source, of, c, 200, "OK")
+		c.accepted = true
 	case "ACK":
-		if c != nil && c.step == invite && c.answered {
+		// The ACK of a back-to-back user agent may overtake the 200 to the caller.
+		if c != nil && c.step == invite && (c.accepted || c.answered) {
 			c.answer = c.answer[:0]
-			e.advance(c)
+			c.confirmed = true
+			if c.answered {
+				e.advance(c)
+			}
 		}
 	case "NOTIFY":
 		e.reply(s, source, of, nil, 200, "OK")

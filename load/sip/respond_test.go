@@ -2,6 +2,7 @@ package sip
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -61,5 +62,42 @@ func TestFailuresAreAcknowledgedAgain(t *testing.T) {
 	}
 	if r := b.report(); r.Failed["486"] != int64(calls) || b.stray != 0 {
 		t.Errorf("failed %v, %d stray messages, want %d times 486 and none", r.Failed, b.stray, calls)
+	}
+}
+
+// TestACKOvertakesTheAnswer plays a back-to-back user agent. It acknowledges the callee's 200 itself,
+// before it sends the 200 to the caller.
+func TestACKOvertakesTheAnswer(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"scenario": RegInvite}})
+	b.at(0)
+	for range 4 {
+		b.requests(b.challengeFirst)
+	}
+	callee := netip.AddrPortFrom(b.targets[0].local.Addr(), b.back.local.Port())
+	send := func(method string) {
+		b.peer.push(fmt.Appendf(b.peer.next(), "%s sip:v%d@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP %v;branch=z9hG4bK-%s\r\n"+
+			"From: <sip:a@ims.test>;tag=1\r\nTo: <sip:b@ims.test>\r\nCall-ID: another\r\nCSeq: 1 %s\r\n\r\n",
+			method, b.params.FirstUser+b.pairs, b.peer.local, method, method), callee, owner{})
+	}
+	var answer []byte // to the caller
+	b.requests(func(m *sip.Message, source netip.AddrPort) {
+		answer = sip.AppendEnd(sip.AppendResponse(nil, m, 200, "OK", tagOfPeer, source), nil)
+		send("INVITE")
+		send("ACK")
+	})
+	if n := b.requests(func(m *sip.Message, _ netip.AddrPort) {
+		if m.Status == 200 {
+			b.peer.push(append(b.peer.next(), answer...), b.targets[0].local, owner{})
+		}
+	}); n != 2 {
+		t.Errorf("got %d answers of the callee, want 180 and 200", n)
+	}
+	b.requests(func(m *sip.Message, source netip.AddrPort) { // ACK and BYE
+		if string(m.Method) == "BYE" {
+			b.reply(m, source, 200, "")
+		}
+	})
+	if r := b.report(); r.Succeeded != 1 {
+		t.Errorf("%d calls are open, failed %v; want a success", b.window, r.Failed)
 	}
 }

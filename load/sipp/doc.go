@@ -8,14 +8,18 @@
 // SIPp has an equal share of the pool, rounded up.
 //
 // Paced calls have the window's rate from the start of the warm-up, because SIPp
-// keeps one rate. For Poisson arrivals the scenario gets a pause as its first step.
-// An injection file gives the pause of each call: the difference between the
-// schedule and SIPp's even rate. So SIPp plays exactly the schedule of the other
-// generators, including the rise of the warm-up; random pauses would match only the
-// counts. The accuracy is limited by SIPp's clock: pauses are whole milliseconds,
-// and SIPp starts calls some milliseconds late, several at a time. Calls that pause
-// are not in flight. The whole trial is delayed by the longest lead of the schedule
-// over the even rate, about 2 sqrt(calls) / rate.
+// keeps one rate. With several targets, the SIPps start one after the other, as
+// their first calls are due. So the targets' calls do not arrive together. The order
+// is exact to the few milliseconds by which the starts of processes differ.
+//
+// For Poisson arrivals the scenario gets a pause as its first step. An injection
+// file gives the pause of each call: the difference between the schedule and SIPp's
+// even rate. So SIPp plays exactly the schedule of the other generators, including
+// the rise of the warm-up; random pauses would match only the counts. The accuracy
+// is limited by SIPp's clock: pauses are whole milliseconds, and SIPp starts calls
+// some milliseconds late, several at a time. Calls that pause are not in flight. The
+// whole trial is delayed by the longest lead of the schedule over the even rate,
+// about 2 sqrt(calls) / rate.
 //
 // Call n of SIPp, from 1, is due (n-1)/rate after the start, warm-up included.
 // SIPp does not report its start time. The driver takes the latest start for
@@ -32,6 +36,9 @@
 // The driver reads the drops of SIPp's sockets once a second. Lost messages are an
 // error of the trial, because they would count as timeouts of the function. Losses
 // after the last reading are not known.
+//
+// After a sound trial the driver removes the message log and the injection files, which
+// grow with the number of calls.
 //
 // With Params.Retransmit, SIPp retransmits the messages with retrans="500" in the
 // scenario. SIPp gives a call up after 31.5 s of retransmissions, and logs that

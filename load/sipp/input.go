@@ -84,6 +84,15 @@ func assignPauses(jobs []job, dues []time.Duration, rate float64) (later time.Du
 	return later
 }
 
+// lag returns how long after the first SIPp the job's SIPp starts: until its turn of paced calls.
+// Otherwise the calls of all SIPps would arrive at the same times. Pauses contain the turn.
+func (j *job) lag(rate float64) time.Duration {
+	if j.pauses != nil {
+		return 0
+	}
+	return time.Duration(float64(j.turn) / rate * float64(time.Second))
+}
+
 // maxOpenCalls returns the largest number of calls that SIPp may have open: the pool, and the
 // calls that pause.
 func (j *job) maxOpenCalls(rate float64) int {
@@ -182,10 +191,8 @@ func (j *job) prepare(p Params) error {
 	if err := os.MkdirAll(j.folder, 0o755); err != nil {
 		return fmt.Errorf("make SIPp's folder: %w", err)
 	}
-	for _, name := range []string{shortLog, errorLog, statLog} {
-		if err := os.Remove(filepath.Join(j.folder, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove the log of an earlier SIPp: %w", err)
-		}
+	if err := j.remove(shortLog, errorLog, statLog); err != nil { // of an earlier SIPp
+		return err
 	}
 	if j.callee.IsValid() && j.callee.Port() == 0 {
 		port, err := freePort(j.local)
@@ -201,6 +208,16 @@ func (j *job) prepare(p Params) error {
 		return err
 	}
 	return j.writeUsers(p)
+}
+
+// remove removes those of the job's files that exist.
+func (j *job) remove(names ...string) error {
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(j.folder, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove a file of SIPp: %w", err)
+		}
+	}
+	return nil
 }
 
 func (j *job) writeScenarios(p Params) error {
@@ -272,7 +289,7 @@ func (j *job) writePauses() error {
 // writeUsers writes SIPp's first injection file: one line per open call. SIPp
 // takes the lines in turn.
 func (j *job) writeUsers(p Params) (err error) {
-	f, err := os.Create(filepath.Join(j.folder, "users.csv"))
+	f, err := os.Create(filepath.Join(j.folder, usersFile))
 	if err != nil {
 		return fmt.Errorf("write the subscribers: %w", err)
 	}
@@ -294,8 +311,11 @@ func (j *job) writeUsers(p Params) (err error) {
 	return nil
 }
 
-// pausesFile is the file of the pauses before calls.
-const pausesFile = "pauses.csv"
+// SIPp's injection files, in the job's folder: subscribers, and pauses before calls.
+const (
+	usersFile  = "users.csv"
+	pausesFile = "pauses.csv"
+)
 
 // The files with SIPp's output, in the job's folder.
 const (
@@ -310,7 +330,7 @@ const (
 func (j *job) arguments(t load.Trial, p Params, longest time.Duration) []string {
 	rate := t.Rate / float64(len(t.Targets))
 	args := []string{
-		j.target, "-sf", "scenario.xml", "-inf", "users.csv", "-i", j.local.String(), "-nostdin",
+		j.target, "-sf", "scenario.xml", "-inf", usersFile, "-i", j.local.String(), "-nostdin",
 		"-r", strconv.FormatFloat(rate, 'f', -1, 64),
 		"-m", strconv.FormatInt(j.calls, 10), "-l", strconv.Itoa(j.maxOpenCalls(rate)),
 		"-recv_timeout", strconv.FormatInt(time.Duration(p.Timeout).Milliseconds(), 10),

@@ -17,9 +17,6 @@ import (
 	"vitrine/load"
 )
 
-// grace is how long after the end of the window a late call still counts as offered.
-const grace = 100 * time.Millisecond
-
 // Run plays the trial with SIPp and prints its Report on stdout. If ctx ends
 // first, Run prints no report and returns ctx's error. It returns a
 // *vitrine.Unsupported on a host without SIPp, and a *vitrine.BadInput for wrong
@@ -52,8 +49,7 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	if p.Arrivals == load.Poisson {
 		later = assignPauses(jobs, dues, t.Rate)
 	}
-	// Each message of a call may take the whole timeout, including retransmissions.
-	longest := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + later + 12*time.Duration(p.Timeout) + 10*time.Second
+	longest := limit(t, p, later)
 	group, running := errgroup.WithContext(ctx)
 	for i := range jobs {
 		if err := jobs[i].prepare(p); err != nil {
@@ -70,6 +66,9 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		return fmt.Errorf("generator sipp: %w", err)
 	}
 	report, late, err := report(t, dues, jobs)
+	if err == nil && report.Error == "" {
+		err = tidy(jobs)
+	}
 	if err != nil {
 		return fmt.Errorf("generator sipp: %w", err)
 	}
@@ -77,8 +76,32 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 	return report.Print(stdout)
 }
 
-// run runs the job's SIPp until it ends. If the job has a callee, run also runs the callee's SIPp.
+// limit returns the longest time that a SIPp may run. later is the delay that pauses add to all calls.
+// Each message of a call may take the whole timeout, including retransmissions.
+func limit(t load.Trial, p Params, later time.Duration) time.Duration {
+	calls := time.Duration((t.Warmup+t.Duration)*float64(time.Second)) + later
+	return calls + 12*time.Duration(p.Timeout) + time.Duration(p.CallTime) + 10*time.Second
+}
+
+// tidy removes the files that grow with the number of calls. Nobody reads them after a sound trial, and
+// those of a whole run may fill a disk.
+func tidy(jobs []job) error {
+	for i := range jobs {
+		if err := jobs[i].remove(shortLog, usersFile, pausesFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run waits for the job's turn, and runs its SIPp until that ends. If the job has a callee, run also
+// runs the callee's SIPp.
 func (j *job) run(ctx context.Context, path string, t load.Trial, p Params, longest time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(j.lag(t.Rate)):
+	}
 	runtime.LockOSThread() // for Pdeathsig, see start
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -167,7 +190,6 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late
 	}
 	starts := windowStarts(all, dues, len(jobs))
 	record := load.NewRecorder(t.Duration)
-	duration := time.Duration(t.Duration * float64(time.Second))
 	for i, c := range all {
 		due, start := dues[i], starts[i%len(jobs)]
 		record.Scheduled(due)
@@ -175,7 +197,7 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late
 			continue
 		}
 		late = max(late, c.sent-start-due)
-		if c.sent-start > duration+grace {
+		if record.TooLate(c.sent - start) {
 			continue
 		}
 		record.Offered(due, c.sent-start)
@@ -203,8 +225,8 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late
 }
 
 // windowStarts returns when the window of each of the SIPps begins, by turn, since 1970. It is the
-// latest time for which the SIPp sent no call early, or 0 for a SIPp that sent none. All SIPps begin
-// at the same time, although their first calls are due one after the other.
+// latest time for which the SIPp sent no call early, or 0 for a SIPp that sent none. The SIPps differ,
+// because some take longer to start than others.
 func windowStarts(all []call, dues []time.Duration, sipps int) []time.Duration {
 	starts := make([]time.Duration, sipps)
 	for i, c := range all {

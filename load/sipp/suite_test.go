@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,6 +37,39 @@ func TestSIPp(t *testing.T) {
 		Scratch:   true,
 		Steady:    true,
 	})
+}
+
+// TestTargetsTakeTurns runs a program that ends at once in place of SIPp. Paced calls must not begin
+// before the job's turn. With pauses SIPp begins at once, because they contain the turn.
+func TestTargetsTakeTurns(t *testing.T) {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip(err)
+	}
+	j := job{turn: 2, folder: t.TempDir()}
+	begun := time.Now()
+	if err := j.run(t.Context(), program, load.Trial{Rate: 20, Duration: 1, Targets: make([]string, 3)}, Params{}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took < 100*time.Millisecond {
+		t.Errorf("turn 2 at 20 calls/s ended after %v, want at least 100ms", took)
+	}
+	j.pauses = []time.Duration{100 * time.Millisecond}
+	if lag := j.lag(20); lag != 0 {
+		t.Errorf("with pauses, SIPp starts %v late", lag)
+	}
+}
+
+// TestLongCallsHaveTime checks that SIPp's own limit covers calls that a scenario makes long.
+func TestLongCallsHaveTime(t *testing.T) {
+	_, p, err := Decode(map[string]string{"timeout": "2s", "call_time": "4m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial := load.Trial{Rate: 1, Duration: 30, Warmup: 5}
+	if got, least := limit(trial, p, 0), 35*time.Second+4*time.Minute+2*time.Second; got < least {
+		t.Errorf("SIPp may run for %v, but the last call may end after %v", got, least)
+	}
 }
 
 // TestTargetsWithoutCalls plans trials with fewer calls than targets, or with none. A job without
@@ -160,6 +194,9 @@ func TestSIPpRetransmits(t *testing.T) {
 			}
 			if report.Offered == 0 || report.Succeeded != report.Offered {
 				t.Errorf("%d of %d calls succeeded, failed %v", report.Succeeded, report.Offered, report.Failed)
+			}
+			if left, err := filepath.Glob(filepath.Join(trial.Scratch, "sipp-1", "*.csv")); len(left) != 1 || filepath.Base(left[0]) != statLog || err != nil {
+				t.Errorf("after a sound trial the folder has %v, error %v; want only %s", left, err, statLog)
 			}
 			// The last request of each call must have been answered, too.
 			if seen := function.Seen(); seen.Finished < int(report.Succeeded) {
