@@ -27,7 +27,7 @@ type Profile struct {
 	Function   string        `json:"function" jsonschema:"required"`   // The deployment's vnf_name.
 	Unit       string        `json:"unit" jsonschema:"required"`       // Unit of rates, such as calls/s.
 	Thresholds []float64     `json:"thresholds" jsonschema:"required"` // Thresholds of the success ratio, 0 to 1. The capacities of sizes are for the first one; see also capacities.
-	Confidence float64       `json:"confidence" jsonschema:"required"` // Confidence of the intervals, 0 to 1.
+	Confidence float64       `json:"confidence" jsonschema:"required"` // Confidence of the intervals, 0 to 1; 0: they claim none, because the search was mlr or deployed each size only once.
 	Settings   []Setting     `json:"settings" jsonschema:"required"`   // One per combination of options.
 	Provenance ProfileSource `json:"provenance" jsonschema:"required"` // Where the figures come from.
 }

@@ -107,6 +107,29 @@ func TestCapacityReadings(t *testing.T) {
 	}
 }
 
+// TestUseOfSteadyTrials checks that a short trial above the capacity does not show the use at capacity, although
+// all of its calls succeed: its backlog grows.
+func TestUseOfSteadyTrials(t *testing.T) {
+	d := &result.Data{Dir: t.TempDir(), Summary: &result.Summary{Sizings: []result.Sizing{{
+		Name: "bn1s", Substrate: "process", Search: &result.Search{Name: "adaptive", Precision: 0.4},
+		Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone}},
+	}}}}
+	for repeat := 1; repeat <= 5; repeat++ {
+		carried, overloaded := trialAt("bn1s", repeat, 90, 1, 0.7, 0.9), trialAt("bn1s", repeat, 130, 1, 0.9, 1)
+		for tenth := range int64(20) {
+			carried.InFlight, overloaded.InFlight = append(carried.InFlight, 5), append(overloaded.InFlight, 3*tenth)
+		}
+		d.Outcomes = append(d.Outcomes, carried, overloaded)
+	}
+	r, err := Read(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, missing := r.read("bn1s cpu.bono"); missing != "" || math.Abs(x.Mean-0.7) > 1e-9 || x.Repeats != 5 {
+		t.Errorf("got %+v (%s), want the CPU use of the steady trials, 0.7", x, missing)
+	}
+}
+
 // TestSwings checks swings in windows of ten seconds, below and past the
 // capacity.
 func TestSwings(t *testing.T) {

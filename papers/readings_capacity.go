@@ -14,6 +14,7 @@ import (
 	"vitrine"
 	"vitrine/measure/delay"
 	"vitrine/result"
+	"vitrine/search/rate"
 )
 
 // Shares of the capacity.
@@ -28,6 +29,7 @@ const (
 type sized struct {
 	where    string
 	capacity vitrine.Capacity
+	search   *result.Search            // nil: not on record
 	repeats  map[int][]vitrine.Outcome // by deployment
 }
 
@@ -41,7 +43,7 @@ func (r *Readings) capacities(d *result.Data) error {
 		if again || len(z.Capacities) == 0 {
 			continue
 		}
-		x := sized{where: place(z), capacity: z.Capacities[0], repeats: deployments(z, d.Outcomes)}
+		x := sized{where: place(z), capacity: z.Capacities[0], search: z.Search, repeats: deployments(z, d.Outcomes)}
 		for _, c := range z.Capacities {
 			r.capacity(x, c)
 		}
@@ -122,7 +124,7 @@ func (r *Readings) use(x sized) {
 	for _, trials := range x.each() {
 		at := -1
 		for i, o := range trials {
-			if o.SuccessRatio() >= x.capacity.Threshold && o.Rate >= near*x.capacity.Rate {
+			if x.carried(o) && o.Rate >= near*x.capacity.Rate {
 				at = i
 			}
 		}
@@ -134,6 +136,16 @@ func (r *Readings) use(x sized) {
 		}
 	}
 	r.putEach(x.where, values)
+}
+
+// carried reports whether the sizing carried the trial's rate. A short trial above the capacity may answer all of
+// its calls while the backlog grows, so the search adaptive must find the trial steady too.
+func (x sized) carried(o vitrine.Outcome) bool {
+	if x.search == nil || x.search.Name != rate.Adaptive {
+		return o.SuccessRatio() >= x.capacity.Threshold
+	}
+	j := rate.Judge(o, x.search.Precision)
+	return j.Steady && j.Success >= x.capacity.Threshold
 }
 
 // quantities reads one trial. "goodput" is the calls a second that succeeded. "percall.bono" is

@@ -20,6 +20,8 @@ type Comparison struct {
 	Mark      string  `json:"mark,omitempty"` // the runs whose figures cannot be compared with others, and why
 	Rows      []Row   `json:"rows"`           // the highest capacity first
 	Pairs     []Pair  `json:"pairs"`          // the same sizing in two runs
+
+	Warnings []string `json:"warnings,omitempty"` // of runs that deployed each size only once
 }
 
 // A Row is one size of one run.
@@ -62,6 +64,9 @@ func Compare(w io.Writer, datas ...*result.Data) error {
 	c := s.comparison()
 	if c.Mark != "" {
 		fmt.Fprintln(w, c.Mark)
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintln(w, warning)
 	}
 	fmt.Fprintf(w, "capacity in %s at success ratio %s, highest first; tied: the %sintervals overlap\n\n", c.Unit, shortest(c.Threshold), s.sure())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -147,6 +152,11 @@ func (s *set) comparison() Comparison {
 		r.Relation = x.relationTo(ranked[0])
 		c.Rows = append(c.Rows, r)
 	}
+	for _, r := range s.runs {
+		if why := r.oneDeployment(); why != "" {
+			c.Warnings = append(c.Warnings, r.name+": "+why)
+		}
+	}
 	return c
 }
 
@@ -215,7 +225,7 @@ type capacityRow struct {
 
 type capacityCell struct {
 	Capacity, Interval, Censored string
-	Rate                         float64 // to sort by
+	Rank                         float64 // to sort by; 0: no value
 }
 
 func (s *set) capacityTable() capacityTable {
@@ -227,7 +237,7 @@ func (s *set) capacityTable() capacityTable {
 		t.Variants = t.Variants || x.variant != ""
 		for _, threshold := range s.thresholds {
 			c := x.at(threshold)
-			row.Cells = append(row.Cells, capacityCell{capacityText(c), x.intervalAt(threshold), censoredText(c, s.unit) + deploymentsText(c, s.unit), c.Rate})
+			row.Cells = append(row.Cells, capacityCell{capacityText(c), x.intervalAt(threshold), censoredText(c, s.unit) + deploymentsText(c, s.unit), x.rankedAt(threshold)})
 		}
 		row.Relation = x.relationTo(ranked[0])
 		if z := x.summary; z != nil {

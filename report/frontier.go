@@ -27,12 +27,13 @@ type untried struct {
 }
 
 // untried returns the sizes that the runs' profiles predict and that have no
-// trial, the highest capacity first. If there are more than mostUntried, it
+// trial, the highest capacity first. It skips runs whose profile is for another
+// threshold than the report's first. If there are more than mostUntried, it
 // returns those that carry the most for their vCPUs. all is the number of such
 // sizes.
 func (s *set) untried() (shown []untried, all int) {
 	for _, r := range s.runs {
-		if r.Profile == nil {
+		if r.Profile == nil || !r.sameThreshold() {
 			continue
 		}
 		for _, setting := range r.Profile.Settings {

@@ -9,7 +9,6 @@ import (
 
 	"vitrine"
 	"vitrine/result"
-	"vitrine/spec"
 )
 
 // missing stands for unknown values.
@@ -64,7 +63,7 @@ func capacityText(c vitrine.Capacity) string {
 }
 
 // sure returns the confidence of the capacities' intervals as a prefix of the word interval: "95%
-// ". It is empty if the search mlr claims no confidence, or if runs differ.
+// ". It is empty if a search claims no confidence, or if runs differ.
 func (s *set) sure() string {
 	var kinds []string
 	for _, r := range s.runs {
@@ -85,14 +84,23 @@ func (s *set) sure() string {
 }
 
 func sureOf(s *result.Search) string {
-	switch {
-	case s == nil:
-	case s.Name == spec.MLR:
-		return ""
-	case s.Confidence > 0:
-		return fmt.Sprintf("%.4g%% ", 100*s.Confidence)
+	if s == nil {
+		return "95% "
 	}
-	return "95% "
+	if claimed := s.Claimed(); claimed > 0 {
+		return fmt.Sprintf("%.4g%% ", 100*claimed)
+	}
+	return ""
+}
+
+// oneDeployment says that the run's intervals rest on one deployment of each size. It is empty if
+// they do not.
+func (r *run) oneDeployment() string {
+	single := func(z result.Sizing) bool { return z.Search.OneDeployment() }
+	if r.Summary == nil || !slices.ContainsFunc(r.Summary.Sizings, single) {
+		return ""
+	}
+	return "one deployment of each size (repeat: 1): the interval does not cover how fresh deployments differ"
 }
 
 // intervalText formats the interval in words.

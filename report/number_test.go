@@ -187,6 +187,7 @@ func TestIntervalsShowTheirConfidence(t *testing.T) {
 		}
 		return &set{runs: []*run{{Data: &result.Data{Summary: &result.Summary{Sizings: z}}}}}
 	}
+	ramp := func(repeat int) *result.Search { return &result.Search{Name: spec.Ramp, Repeat: repeat} }
 	adaptive, sixty, mlr := &result.Search{Name: spec.Adaptive}, &result.Search{Name: spec.Adaptive, Confidence: 0.6}, &result.Search{Name: spec.MLR}
 	for name, test := range map[string]struct {
 		set  *set
@@ -197,6 +198,8 @@ func TestIntervalsShowTheirConfidence(t *testing.T) {
 		"given":     {of(sixty, sixty), "60% "},
 		"both":      {of(adaptive, sixty), ""},
 		"mlr":       {of(mlr), ""},
+		"one ramp":  {of(ramp(1)), ""},
+		"ramps":     {of(ramp(3)), "95% "},
 	} {
 		if got := test.set.sure(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

@@ -252,6 +252,11 @@ func (s *set) warnings(r *run) []string {
 	list := slices.Clone(r.Warnings)
 	list = append(list, r.invalid()...)
 	list = append(list, r.heldUp()...)
+	for _, why := range []string{r.oneDeployment(), r.otherPredictions()} {
+		if why != "" {
+			list = append(list, why)
+		}
+	}
 	for _, x := range r.subjects {
 		open := map[string][]string{} // why -> thresholds
 		for _, c := range x.capacities {
@@ -304,7 +309,10 @@ func trials(n int) string {
 
 func (s *set) path(r *run) []pathView {
 	var path []pathView
-	step := 0
+	step, ratio := 0, ""
+	if !r.sameThreshold() {
+		ratio = ", at success ratio " + shortest(r.thresholds()[0])
+	}
 	measured := map[*subject]int{}
 	for _, p := range r.Summary.Path {
 		v := pathView{Sizing: p.Sizing, Why: p.Why}
@@ -320,12 +328,13 @@ func (s *set) path(r *run) []pathView {
 			if z.Unfinished != "" {
 				v.Interval = "no interval: " + notEnded
 			}
+			v.Interval += ratio
 			v.Bottleneck = z.Bottleneck
 			v.Tone = s.componentTone(z.Bottleneck).name
 			v.Optimal = z == r.Summary.Best()
 		}
 		if c := p.Predicted; c != nil {
-			v.Predicted = fmt.Sprintf("%s, %s", number(c.Rate), intervalText(*c))
+			v.Predicted = fmt.Sprintf("%s, %s", number(c.Rate), intervalText(*c)) + ratio
 		}
 		path = append(path, v)
 	}

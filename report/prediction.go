@@ -48,11 +48,11 @@ func (p prediction) within() bool {
 
 // predictions returns the predictions of the runs' paths, in their order. It skips a size that was
 // measured before, because its capacity was known and not predicted, and a size whose search did not end,
-// because its capacity was not measured.
+// because its capacity was not measured. It also skips runs whose first threshold is not the report's.
 func (s *set) predictions() []prediction {
 	var all []prediction
 	for _, r := range s.runs {
-		if r.Summary == nil {
+		if r.Summary == nil || !r.sameThreshold() {
 			continue
 		}
 		seen := map[*subject]bool{}
@@ -70,6 +70,23 @@ func (s *set) predictions() []prediction {
 		}
 	}
 	return all
+}
+
+// sameThreshold reports whether the run's first threshold, for which it predicts capacities, is the
+// report's.
+func (r *run) sameThreshold() bool { return r.thresholds()[0] == r.set.thresholds[0] }
+
+// otherPredictions says that the report leaves out the run's predictions, because they are for
+// another threshold. It is empty if there are none, or if they are shown.
+func (r *run) otherPredictions() string {
+	predicts := func(x vitrine.Setting) bool {
+		return slices.ContainsFunc(x.Sizes, func(z vitrine.SizeProfile) bool { return z.Source == vitrine.SourcePredicted })
+	}
+	if r.sameThreshold() || r.Profile == nil || !slices.ContainsFunc(r.Profile.Settings, predicts) {
+		return ""
+	}
+	return fmt.Sprintf("predicted capacities are left out: they are at success ratio %s, and this page compares at %s",
+		shortest(r.thresholds()[0]), shortest(r.set.thresholds[0]))
 }
 
 // of returns the subject that a step of the path measured; nil: none.

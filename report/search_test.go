@@ -419,4 +419,32 @@ func TestSizeMeasuredAgain(t *testing.T) {
 	if n := strings.Count(part(t, page, "prediction"), ">"+first.Name); n != 1 {
 		t.Errorf("%s is predicted %d times, want once, before its first measurement", first.Name, n)
 	}
+	stoppedConfirmation(t, d)
+}
+
+// stoppedConfirmation checks that the first measurement of the optimal size counts if the last entry of
+// the summary, its second measurement, was stopped.
+func stoppedConfirmation(t *testing.T, d *result.Data) {
+	t.Helper()
+	d.Summary.Sizings[len(d.Summary.Sizings)-1].Unfinished = "the time limit --max-time is over"
+	var text, js bytes.Buffer
+	if err := errors.Join(report.Text(&text, d), report.CompareJSON(&js, d)); err != nil {
+		t.Fatal(err)
+	}
+	var c report.Comparison
+	if err := json.Unmarshal(js.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	if best := c.Rows[0]; best.Relation != "best" || best.Note != "" || best.Sizing != d.Summary.Optimal.Sizing || math.Round(best.Rate) != 177 {
+		t.Errorf("the best row is %+v", best)
+	}
+	if !strings.Contains(text.String(), "177 calls/s at success ratio 0.9, 95% interval") || strings.Contains(text.String(), "did not end") {
+		t.Errorf("the text does not have the first measurement:\n%s", &text)
+	}
+	page := pageOf(t, d)
+	_, optimal, _ := strings.Cut(part(t, page, "path"), `<li class="optimal">`)
+	optimal, _, _ = strings.Cut(optimal, "</li>")
+	if !strings.Contains(page, `<dd class="big">177 <small>`) || !strings.Contains(optimal, "carries 177 calls/s") {
+		t.Error("the page does not call the first measurement optimal")
+	}
 }

@@ -40,7 +40,7 @@ type subject struct {
 	outcomes           []vitrine.Outcome
 
 	summary    *result.Sizing     // nil: the run did not finish it
-	entries    []*result.Sizing   // one per measurement; summary is the last
+	entries    []*result.Sizing   // one per measurement; summary is the last whose search ended
 	trace      []tried            // set by set.replaySearches
 	capacities []vitrine.Capacity // one per threshold of the run, then those that at added
 }
@@ -139,7 +139,10 @@ func (r *run) group() {
 		for i := range r.Summary.Sizings {
 			z := &r.Summary.Sizings[i]
 			s := get(id{z.Substrate, z.Options, z.Name})
-			s.summary, s.entries = z, append(s.entries, z)
+			s.entries = append(s.entries, z)
+			if s.summary == nil || z.Unfinished == "" {
+				s.summary = z
+			}
 		}
 	}
 	for _, s := range r.subjects {
@@ -326,12 +329,15 @@ func (s *set) ranked() []*subject {
 	return all
 }
 
-// rankedBy returns the capacity. If even the lowest rate failed, or if the capacity cannot be
-// compared, it returns 0.
-func (s *subject) rankedBy() float64 {
-	c := s.capacity()
+// rankedBy returns the capacity at the report's first threshold, as rankedAt does.
+func (s *subject) rankedBy() float64 { return s.rankedAt(s.run.set.thresholds[0]) }
+
+// rankedAt returns the capacity at a threshold. If even the lowest rate failed, or if the capacity
+// cannot be compared, it returns 0.
+func (s *subject) rankedAt(threshold float64) float64 {
+	c := s.at(threshold)
 	switch {
-	case !s.isComparable():
+	case c.Unmeasured() || s.unsearched(threshold) != "":
 		return 0
 	case c.Censored == vitrine.CensoredBelow:
 		return c.Low

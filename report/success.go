@@ -70,7 +70,7 @@ func split(curves []curve) [][]curve {
 }
 
 // curves returns the curves of all subjects with valid trials. Sizings differ in
-// colour and mark, variants of one sizing in dash.
+// colour and mark, variants of one sizing in dash, and from the fifth on in mark too.
 func (s *set) curves() []curve {
 	best := map[string]float64{} // of a sizing's variants
 	for _, x := range s.subjects() {
@@ -89,7 +89,7 @@ func (s *set) curves() []curve {
 		}
 		sizing, variant := index(&sizings, x.sizing), index(&variants, x.variant)
 		c.tone, c.dash = pick(sizeTones(), sizing), dashes(variant)
-		c.glyph = glyphs()[sizing%len(glyphs())]
+		c.glyph = glyphs()[(sizing+variant/dashKinds)%len(glyphs())]
 		rates, ratios := rate.Fit(x.outcomes)
 		for i, r := range rates {
 			c.fit = append(c.fit, plotter.XY{X: r, Y: r * ratios[i]})

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +81,7 @@ func (s *set) optimal(t summary, x *subject) {
 		}
 	}
 	t.line("capacity", capacity)
-	t.line("deployments", deploymentsText(c, s.unit))
+	t.line("deployments", cmp.Or(deploymentsText(c, s.unit), r.oneDeployment()))
 	bottleneck := "not known"
 	if z := x.summary; z.Bottleneck != "" {
 		bottleneck = z.Bottleneck

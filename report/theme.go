@@ -81,8 +81,11 @@ func glyphs() []draw.GlyphDrawer {
 	}
 }
 
+// dashKinds is the number of different dashes.
+const dashKinds = 4
+
 func dashes(i int) []vg.Length {
-	return [][]vg.Length{nil, {7, 3}, {2, 2.5}, {9, 3, 2, 3}}[i%4]
+	return [dashKinds][]vg.Length{nil, {7, 3}, {2, 2.5}, {9, 3, 2, 3}}[i%dashKinds]
 }
 
 func stroke(t tone, width vg.Length, dash ...vg.Length) draw.LineStyle {

@@ -325,7 +325,7 @@ func (s *set) addCPU(p *plot.Plot, m moment) error {
 	}
 	nth := map[string]int{}
 	for _, x := range m.series {
-		width, dash := vg.Length(1.4), dashes(nth[x.component])
+		width, dash := vg.Length(1.4), s.seriesDash(x, nth[x.component])
 		if x.ofGenerator() {
 			width, dash = generatorWidth, nil
 		}
@@ -347,6 +347,11 @@ func (s *set) seriesTone(x series) tone {
 		return muted()
 	}
 	return s.componentTone(x.component)
+}
+
+// seriesDash returns the dash of a component's nth instance. Components of one tone begin at different dashes.
+func (s *set) seriesDash(x series, nth int) []vg.Length {
+	return dashes(nth + s.rank(x.component)/len(componentTones()))
 }
 
 // watched reports whether the CPU of any of the function's instances was read.
@@ -406,9 +411,9 @@ func (s *set) timeKeys(moments []moment) []key {
 		case x.ofGenerator():
 			keys = append(keys, lineKey(x.label(x.instance), muted(), generatorWidth, nil))
 		case len(all) <= most:
-			keys = append(keys, lineKey(x.label(x.instance), s.seriesTone(x), 1.7, dashes(n)))
+			keys = append(keys, lineKey(x.label(x.instance), s.seriesTone(x), 1.7, s.seriesDash(x, n)))
 		case n == 0:
-			keys = append(keys, lineKey(x.label(x.component), s.seriesTone(x), 1.7, nil))
+			keys = append(keys, lineKey(x.label(x.component), s.seriesTone(x), 1.7, s.seriesDash(x, n)))
 		}
 	}
 	return keys

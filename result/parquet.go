@@ -28,7 +28,7 @@ func newParquetKey(k vitrine.Key) parquetKey {
 	return parquetKey{int64(k.Seq), int64(k.Attempt), k.Substrate, k.Options, k.Subject, int64(k.Repeat), k.Rate}
 }
 
-// trialRow is one line of trials.csv. Cells that are empty there are null here.
+// trialRow is one line of trials.csv. Numbers that are empty there are null here; texts are "".
 type trialRow struct {
 	parquetKey
 	Duration     float64  `parquet:"duration_s"`

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -60,6 +61,21 @@ type Search struct {
 	Stateful   bool    `json:"stateful,omitempty"`
 	PriorLow   float64 `json:"prior_low,omitempty"` // capacity range that neighbouring sizes suggest
 	PriorHigh  float64 `json:"prior_high,omitempty"`
+}
+
+// Claimed returns the confidence that the search claims for its intervals, or 0 if it claims none. The
+// bounds of mlr claim none. The interval of one deployment does not cover how deployments differ.
+func (s *Search) Claimed() float64 {
+	if s.Name == "mlr" || s.OneDeployment() {
+		return 0
+	}
+	return cmp.Or(s.Confidence, 0.95)
+}
+
+// OneDeployment reports whether all trials of the size were on one fresh deployment: a ramp and a
+// bisection deploy it repeat times, and adaptive more often.
+func (s *Search) OneDeployment() bool {
+	return s != nil && s.Repeat == 1 && (s.Name == "ramp" || s.Name == "bisect")
 }
 
 // Label names the sizing uniquely among all substrates and options.

@@ -49,8 +49,9 @@ type answer struct {
 	Substrate string  `json:"substrate"`
 	Options   string  `json:"options"`
 
-	Accelerator   string `json:"accelerator,omitempty"`    // of virtual machines
-	NotComparable string `json:"not_comparable,omitempty"` // the reason, if so
+	Confidence    float64 `json:"confidence"`               // of the interval, 0..1; 0: it claims none
+	Accelerator   string  `json:"accelerator,omitempty"`    // of virtual machines
+	NotComparable string  `json:"not_comparable,omitempty"` // the reason, if so
 	vitrine.SizeProfile
 }
 
@@ -90,7 +91,7 @@ func (a *app) predict(path string, f predictFlags) error {
 	}
 	if f.json {
 		return json.NewEncoder(a.stdout).Encode(answer{p.Function, f.rate, p.Unit, p.Thresholds[0],
-			chosen.Setting.Substrate, chosen.Setting.Options,
+			chosen.Setting.Substrate, chosen.Setting.Options, p.Confidence,
 			chosen.Setting.Accelerator, vitrine.NotComparable(chosen.Setting.Accelerator), *chosen.Size})
 	}
 	return a.printPrediction(p, f.rate, chosen)
@@ -156,14 +157,21 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 	if z.Censored == vitrine.CensoredAbove || z.Censored == vitrine.CensoredGenerator {
 		least = "at least "
 	}
+	surely, confidence := "", ""
+	if p.Confidence > 0 {
+		surely, confidence = " for sure", fmt.Sprintf("%.4g%% ", 100*p.Confidence)
+	}
 	lines := [][2]string{
-		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %s %s for sure", z.Sizing, vitrine.Digits(rate), p.Unit)},
+		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %s %s%s", z.Sizing, vitrine.Digits(rate), p.Unit, surely)},
 		{"vcpus", fmt.Sprintf("%.4g", z.VCPUs)},
-		{"capacity", fmt.Sprintf("%s%s %s at success ratio %.4g, %.0f%% interval [%s, %s]", least, vitrine.Digits(z.Rate), p.Unit,
-			p.Thresholds[0], 100*p.Confidence, vitrine.Digits(z.Low), vitrine.Digits(z.High))},
+		{"capacity", fmt.Sprintf("%s%s %s at success ratio %.4g, %sinterval [%s, %s]", least, vitrine.Digits(z.Rate), p.Unit,
+			p.Thresholds[0], confidence, vitrine.Digits(z.Low), vitrine.Digits(z.High))},
 		{"saturates first", cmp.Or(z.Bottleneck, "not known")},
 		{"known by", map[string]string{vitrine.SourceMeasured: "measurement of this size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
 		{"on", on},
+	}
+	if p.Confidence == 0 {
+		lines = append(lines, [2]string{"beware", "the interval claims no confidence: the search was mlr or deployed each size only once"})
 	}
 	if why := vitrine.NotComparable(c.Setting.Accelerator); why != "" {
 		lines = append(lines, [2]string{"beware", why})

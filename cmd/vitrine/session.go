@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"vitrine"
@@ -74,7 +76,7 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if r.backends, err = newBackends(r.label, s.options.folder, a.log()); err != nil {
 		return nil, err
 	}
-	r.backends.impair, r.backends.planned = s.options.impair, s.planned
+	r.backends.impair, r.backends.planned, r.backends.images = s.options.impair, s.planned, new(sync.Map)
 	r.backends.cpus = slices.Sorted(slices.Values(slices.Concat(s.cpus.Generator, s.cpus.Function)))
 	m, err := manifest(r.backends)
 	if err != nil {
@@ -218,12 +220,10 @@ func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*re
 	return r, nil
 }
 
-// resumptionNotes returns notes for readers of a resumed run: what its later trials do not share with
-// the manifest old, with which the run began.
-func resumptionNotes(old, m result.Manifest) (notes []string) {
-	if slices.Contains(m.NotIsolated, notChecked) {
-		notes = append(notes, notChecked)
-	}
+// resumptionNotes returns notes for readers of a resumed run: what is not isolated from its later
+// trials, and what they do not share with the manifest old, with which the run began.
+func resumptionNotes(old, m result.Manifest) []string {
+	notes := slices.Clone(m.NotIsolated)
 	differs := func(then, now string) {
 		if then != now {
 			notes = append(notes, fmt.Sprintf("the run began with %s, but was resumed with %s", then, now))
@@ -233,6 +233,16 @@ func resumptionNotes(old, m result.Manifest) (notes []string) {
 		differs(old.Tool, m.Tool)
 	}
 	differs(old.Host.Described(), m.Host.Described())
+	for _, of := range []struct{ name, then, now string }{
+		{"the host", old.Host.Name, m.Host.Name},
+		{"the CPU frequency governor", old.Host.Governor, m.Host.Governor},
+		{"turbo", old.Host.Turbo, m.Host.Turbo},
+		{"SMT", old.Host.SMT, m.Host.SMT},
+		{"virtualization", old.Host.Virtualization, m.Host.Virtualization},
+		{"the generator " + m.Generator.Name, commit(old.Generator.Version), commit(m.Generator.Version)},
+	} {
+		differs(of.name+" "+cmp.Or(of.then, "unknown"), of.name+" "+cmp.Or(of.now, "unknown"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.Substrates)) {
 		if now := m.Substrates[name]; now != "" { // nothing runs on a substrate whose version is unknown
 			differs(name+" "+old.Substrates[name], name+" "+now)

@@ -73,6 +73,32 @@ func TestResumeNotesAnotherSwitch(t *testing.T) {
 	}
 }
 
+// TestResumeNotesAnotherHost checks that a run that continues on another host, or on one with other
+// settings, says so, and that it lists what is not isolated there.
+func TestResumeNotesAnotherHost(t *testing.T) {
+	begun := result.Manifest{
+		Host:        result.Host{Name: "node01", Governor: "performance"},
+		Generator:   result.Generator{Name: "sipp", Version: "3.6"},
+		NotIsolated: []string{"a kernel is shared"},
+	}
+	const governor = "the CPU frequency governor "
+	for _, x := range []struct {
+		want   string
+		change func(*result.Manifest)
+	}{
+		{"the run began with the host node01, but was resumed with the host node02", func(m *result.Manifest) { m.Host.Name = "node02" }},
+		{"the run began with " + governor + "performance, but was resumed with " + governor + "unknown", func(m *result.Manifest) { m.Host.Governor = "" }},
+		{"the run began with the generator sipp 3.6, but was resumed with the generator sipp 3.7", func(m *result.Manifest) { m.Generator.Version = "3.7" }},
+		{"turbo is on", func(m *result.Manifest) { m.NotIsolated = append(slices.Clone(m.NotIsolated), "turbo is on") }},
+	} {
+		now := begun
+		x.change(&now)
+		if got := resumptionNotes(begun, now); !slices.Equal(got, []string{begun.NotIsolated[0], x.want}) {
+			t.Errorf("got notes %q, want %q", got, x.want)
+		}
+	}
+}
+
 // TestRunGivesBackItsCPUs checks that a run that has ended, or could not begin, leaves this process
 // its CPUs. Otherwise the next run of the process has no CPU for the function.
 func TestRunGivesBackItsCPUs(t *testing.T) {

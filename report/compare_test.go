@@ -1,0 +1,71 @@
+package report_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"vitrine"
+	"vitrine/report"
+	"vitrine/result"
+)
+
+// TestPredictionsAtAnotherThresholdAreLeftOut compares a run with one that predicts capacities at
+// another first threshold.
+func TestPredictionsAtAnotherThresholdAreLeftOut(t *testing.T) {
+	t.Parallel()
+	runs := []*result.Data{listed(row("bn1s-sp1s-hs1s", 0.3, 85, vitrine.CensoredNone)), simulate(t, modelled(), "other")}
+	runs[1].Summary.Thresholds = []float64{0.8, 0.9}
+	for i := range runs[1].Summary.Sizings {
+		z := &runs[1].Summary.Sizings[i]
+		slices.Reverse(z.Capacities)
+		z.Capacity = z.Capacities[0]
+	}
+	page := pageOf(t, runs...)
+	if strings.Contains(page, `id="prediction"`) || strings.Contains(part(t, page, "frontier"), "predicted") {
+		t.Error("the page shows predictions at success ratio 0.8 among capacities at 0.9")
+	}
+	for _, want := range []string{
+		"predicted capacities are left out: they are at success ratio 0.8, and this page compares at 0.9",
+		"(178 to 213, at success ratio 0.8)", "predicted 158, 141 to 176, at success ratio 0.8",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+// TestOneDeploymentIsSaid checks a ramp on one deployment of each size. Its intervals claim no confidence.
+func TestOneDeploymentIsSaid(t *testing.T) {
+	t.Parallel()
+	m := directed()
+	m.repeats, m.search = 1, result.Search{Name: "ramp", Min: 40, Max: 260, Increase: 20, Duration: 3, Repeat: 1}
+	d := simulate(t, m, "run")
+	var text, compared bytes.Buffer
+	if err := errors.Join(report.Text(&text, d), report.Compare(&compared, d)); err != nil {
+		t.Fatal(err)
+	}
+	for name, shown := range map[string]string{"text": text.String(), "comparison": compared.String(), "page": pageOf(t, d)} {
+		if !strings.Contains(shown, "one deployment of each size (repeat: 1)") || strings.Contains(shown, "95% interval") {
+			t.Errorf("the %s claims confidence, or does not say why there is none", name)
+		}
+	}
+}
+
+// TestCapacityThatIsNoValueIsNotSorted checks that "< 40" does not sort above a measured 35, and that an
+// estimate without an interval does not sort at all.
+func TestCapacityThatIsNoValueIsNotSorted(t *testing.T) {
+	t.Parallel()
+	below := row("bn1s-sp1s-hs1s", 0.3, 40, vitrine.CensoredBelow)
+	below.Low = 0
+	stopped := row("bn1m-sp1s-hs1s", 0.4, 50, vitrine.CensoredNone)
+	stopped.Unfinished = "the time limit --max-time is over"
+	section := part(t, pageOf(t, listed(below, stopped, row("bn1s-sp1m-hs1s", 0.4, 35, vitrine.CensoredNone))), "capacity")
+	for _, want := range []string{`data-sort="" title="even the lowest rate tried, 40 calls/s, failed">&lt; 40`, `data-sort="">50 `, `data-sort="35">35 `} {
+		if !strings.Contains(section, want) {
+			t.Errorf("the table of capacities lacks %q", want)
+		}
+	}
+}
