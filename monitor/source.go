@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/internal/cgroup"
 )
 
 // A file is a kernel file that stays open. Each read starts at its beginning.
@@ -180,21 +180,13 @@ func openInstance(v vitrine.Vantage, proc string, slow, turn int) *subject {
 }
 
 // killed returns how many processes of the instance's cgroup the kernel has killed for lack of memory. It
-// is 0 if that cannot be read.
+// is 0 without a cgroup.
 func killed(v vitrine.Vantage) int {
-	path := filepath.Join(v.CgroupV2, "memory.events")
-	switch {
-	case v.CgroupMemory != "":
-		path = filepath.Join(v.CgroupMemory, "memory.oom_control")
-	case v.CgroupV2 == "":
+	dir := cmp.Or(v.CgroupMemory, v.CgroupV2)
+	if dir == "" {
 		return 0
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	n, _ := parseField(data, "oom_kill") // 0 before Linux 4.13
-	return int(n)
+	return cgroup.OutOfMemory(dir)
 }
 
 func (s *subject) openCPU(v vitrine.Vantage) {

@@ -270,12 +270,15 @@ func (g *Group) Vantage(v *vitrine.Vantage) {
 
 // OutOfMemory returns the number of processes of the group that the kernel killed because memory
 // ran out. It is 0 if that number cannot be read.
-func (g *Group) OutOfMemory() int {
-	file := "memory.oom_control"
-	if g.host.Version == 2 {
-		file = "memory.events"
+func (g *Group) OutOfMemory() int { return OutOfMemory(g.dir(g.host.tree(Memory))) }
+
+// OutOfMemory is like Group.OutOfMemory for any group. dir is its folder in the tree of the memory
+// controller.
+func OutOfMemory(dir string) int {
+	b, err := get(dir, "memory.events")
+	if errors.Is(err, fs.ErrNotExist) { // version 1
+		b, err = get(dir, "memory.oom_control")
 	}
-	b, err := get(g.dir(g.host.tree(Memory)), file)
 	if err != nil {
 		return 0
 	}
