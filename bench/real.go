@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -214,6 +215,9 @@ func (b *realBench) open() error {
 	}
 	return nil
 }
+
+// host returns the record's host. All records without one count as of one host.
+func (r realRecord) host() string { return cmp.Or(r.Host, "a host") }
 
 // realRecords are the records of a function's file.
 type realRecords []realRecord

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -84,11 +83,11 @@ type sensitivity struct {
 // result is false if too few of them have both CPU time and speed.
 func (all realRecords) sensitivity() (s sensitivity, ok bool) {
 	const fewest = 10
-	hosts := distinct(all, func(r realRecord) string { return cmp.Or(r.Host, "a host") })
+	hosts := distinct(all, realRecord.host)
 	var x, y, speeds []float64
 	for _, r := range all {
 		constants := make([]float64, len(hosts))
-		constants[slices.Index(hosts, cmp.Or(r.Host, "a host"))] = 1
+		constants[slices.Index(hosts, r.host())] = 1
 		for _, t := range r.Trials {
 			if t.Speed > 0 && t.showsCost(r.Capacity.Rate) {
 				x = append(append(x, constants...), math.Log(t.Rate), -math.Log(t.Speed))

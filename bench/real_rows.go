@@ -72,17 +72,10 @@ func runToRun(runs []judged) float64 {
 }
 
 // hostsOf returns the hosts of runs, in the order of the runs.
-func hostsOf(runs []judged) (hosts []string) {
-	for _, j := range runs {
-		if !slices.Contains(hosts, j.Host) {
-			hosts = append(hosts, j.Host)
-		}
-	}
-	return hosts
-}
+func hostsOf(runs []judged) []string { return distinct(runs, judged.host) }
 
 func onHost(runs []judged, host string) []judged {
-	return slices.DeleteFunc(slices.Clone(runs), func(j judged) bool { return j.Host != host })
+	return slices.DeleteFunc(slices.Clone(runs), func(j judged) bool { return j.host() != host })
 }
 
 // judge pairs the runs of a search with their neighbouring blocks. without is the number of runs
@@ -125,7 +118,7 @@ func (b *realBench) blocks(host string) (trials []realTrial, each []reference) {
 		return slices.ContainsFunc(b.all, func(o realRecord) bool { return o.Kind == realRun && o.Session == r.Session })
 	}
 	for _, r := range b.all {
-		if r.Kind != realBlock || r.Host != host || !hasRun(r) {
+		if r.Kind != realBlock || r.host() != host || !hasRun(r) {
 			continue
 		}
 		trials = append(trials, r.Trials...)

@@ -433,7 +433,7 @@ func TestBlocksBesideARun(t *testing.T) {
 	if len(runs) != 1 || without != 0 || runs[0].beside.Deployments != 3 || !runs[0].between || runs[0].beside.Rate <= 100 {
 		t.Errorf("%+v, %d without blocks", runs, without)
 	}
-	if trials, _ := b.blocks(""); len(trials) != 3 {
+	if trials, _ := b.blocks(run.host()); len(trials) != 3 {
 		t.Errorf("%d trials of blocks, want 3", len(trials))
 	}
 }
