@@ -186,6 +186,14 @@ func (r *rig) restart() {
 	r.begin()
 }
 
+// addDirector adds a second director to the file, and restarts the orchestrator.
+func (r *rig) addDirector() {
+	r.t.Helper()
+	r.edit("8090}", "8090}, {control: 127.0.0.1:8091}")
+	r.second = &fakeDirector{all: map[string]*client.Instance{}}
+	r.restart()
+}
+
 // edit replaces a text in the rig's file, which the next orchestrator reads.
 func (r *rig) edit(old, text string) {
 	r.t.Helper()
@@ -723,9 +731,7 @@ func TestDialogsEndAtAnotherDirector(t *testing.T) {
 	for _, ended := range []int64{3, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "    drain: dialog\n")
-			r.edit("8090}", "8090}, {control: 127.0.0.1:8091}")
-			r.second = &fakeDirector{all: map[string]*client.Instance{}}
-			r.restart()
+			r.addDirector()
 			r.run(10 * time.Second)
 			r.director.dialogs, r.second.dialogs = 3, -ended
 			if err := r.Drain("registration-1"); err != nil {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"vitrine"
-	"vitrine/director/client"
 	"vitrine/flex/decide"
 )
 
@@ -45,9 +44,7 @@ func TestALostInstanceIsReplaced(t *testing.T) {
 func TestOneDirectorAloneLosesNoInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
-		r.edit("8090}", "8090}, {control: 127.0.0.1:8091}")
-		r.second = &fakeDirector{all: map[string]*client.Instance{}}
-		r.restart()
+		r.addDirector()
 		r.run(10 * time.Second)
 		r.second.all["registration-1"].Health = "away"
 		r.run(2 * time.Minute)

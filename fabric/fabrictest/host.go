@@ -86,6 +86,21 @@ func bridgeAll(links *netlink.Handle) error {
 	return errors.Join(links.AddrAdd(bridge, addr), segment.Settle(links, bridge.Index))
 }
 
+// Unplug sets the other end of eno1's cable down, so that eno1 has no carrier.
+func (h Host) Unplug(t *testing.T) {
+	t.Helper()
+	err := netns.Do(h.Switch, func() error {
+		port, err := netlink.LinkByName("eno1")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetDown(port)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Do calls f on a thread in the host's namespace.
 func (h Host) Do(t *testing.T, f func() error) {
 	t.Helper()

@@ -426,16 +426,7 @@ func TestImpairLentIsPutBack(t *testing.T) {
 // end of its cable is up.
 func TestImpairLentWithoutCarrier(t *testing.T) {
 	host := fabrictest.NewHost(t)
-	err := segment.In(host.Switch, func(links *netlink.Handle) error {
-		port, err := links.LinkByName("eno1")
-		if err != nil {
-			return err
-		}
-		return links.LinkSetDown(port)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	host.Unplug(t)
 	run := fabrictest.NewRun(t, t.TempDir()+"/runs")
 	host.Do(t, func() error {
 		f, err := cases()["lent"].Make(run)

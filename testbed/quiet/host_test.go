@@ -77,12 +77,27 @@ func TestContainersAreNotNamed(t *testing.T) {
 	}
 }
 
-// TestThreadsOfDaemons checks that a daemon that serves runs is counted by threads.
-func TestThreadsOfDaemons(t *testing.T) {
+// counted starts a command, returns what a count of the host says about its process, and kills the process.
+func counted(t *testing.T, c *exec.Cmd) (p process, found bool) {
+	t.Helper()
 	fs, err := procfs.NewDefaultFS()
+	if err == nil {
+		err = c.Start()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	count, err := readCount(fs)
+	if err := errors.Join(err, c.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	p, found = count.processes[c.Process.Pid]
+	return p, found
+}
+
+// TestThreadsOfDaemons checks that a daemon that serves runs is counted by threads.
+func TestThreadsOfDaemons(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)
@@ -91,16 +106,7 @@ func TestThreadsOfDaemons(t *testing.T) {
 	if err := os.Symlink(sleep, daemon); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), daemon, "60")
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	count, err := readCount(fs)
-	if err := errors.Join(err, c.Process.Kill()); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.Wait()
-	if p := count.processes[c.Process.Pid]; !p.thread || !p.ours {
+	if p, _ := counted(t, exec.CommandContext(t.Context(), daemon, "60")); !p.thread || !p.ours {
 		t.Errorf("got %+v, want a thread of the run's own", p)
 	}
 }
@@ -160,22 +166,10 @@ func TestThrottledAbove(t *testing.T) {
 // TestCommandsOfInstancesAreCounted checks that a child in a session of its own belongs to an
 // instance, whose use includes the child's CPU time, and that another child belongs to the run.
 func TestCommandsOfInstancesAreCounted(t *testing.T) {
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, leads := range []bool{false, true} {
 		c := exec.CommandContext(t.Context(), "sleep", "60")
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: leads}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		count, err := readCount(fs)
-		if err := errors.Join(err, c.Process.Kill()); err != nil {
-			t.Fatal(err)
-		}
-		_ = c.Wait()
-		if p, ok := count.processes[c.Process.Pid]; !ok || p.counted != leads || p.ours == leads {
+		if p, ok := counted(t, c); !ok || p.counted != leads || p.ours == leads {
 			t.Errorf("a child that leads a session: %t: got %+v", leads, p)
 		}
 	}
