@@ -55,8 +55,8 @@ func TestPassedMatchesTheBudget(t *testing.T) {
 	}
 }
 
-// TestSecondsAgreeWithTheirStep checks an objective of which two fifths are used by failures, and half by late
-// transactions. The seconds must show the mean that the step shows. If each second lost a whole transaction
+// TestSecondsAgreeWithTheirStep checks steps in which failures use two fifths of their budget, and late
+// transactions half of theirs. The seconds must show the mean that the step shows. If each second lost a whole transaction
 // for a part of one, the interval would begin at the lowest rate tried.
 func TestSecondsAgreeWithTheirStep(t *testing.T) {
 	o := Objective{Success: 0.95, Latency: 100 * time.Millisecond, Quantile: 0.99}

@@ -163,7 +163,7 @@ func TestThisHostIsRead(t *testing.T) {
 	}
 }
 
-// TestCPUsOfOneNameDiffer checks that a CPU is told from one of another generation whose name a hypervisor hides.
+// TestCPUsOfOneNameDiffer checks that the record of a CPU has family and model if the name has no number.
 func TestCPUsOfOneNameDiffer(t *testing.T) {
 	files := server()
 	files["proc/cpuinfo"] = strings.ReplaceAll(files["proc/cpuinfo"], "model name\t: Xeon E5-2680 v2", "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC")

@@ -185,8 +185,8 @@ func (s *Substrate) unpacked(ctx context.Context, spec substrate.Spec, built ima
 	return in, nil
 }
 
-// unpacker returns a function that unpacks the image into root, in place of what is there. It
-// refuses an image that was built again meanwhile.
+// unpacker returns a function that empties root and unpacks the image there. The function fails if the
+// image was built again meanwhile.
 func unpacker(built image.Image, root string) (unpack func() error, err error) {
 	unchanged, err := image.Unchanged(built.Name, built.File)
 	if err != nil {
