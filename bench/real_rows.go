@@ -265,7 +265,11 @@ func (b *realBench) describe(r realRecord) {
 	}
 	ref, ok := newReference(r.Trials)
 	if !ok {
-		fmt.Fprintf(b.progress, "  block: the capacity is beyond %.4g %s, %s\n", ref.Rate, b.workload.Unit, spent)
+		side := "above"
+		if ref.Rate < r.Centre {
+			side = "below"
+		}
+		fmt.Fprintf(b.progress, "  block: the capacity is %s %.4g %s, %s\n", side, ref.Rate, b.workload.Unit, spent)
 		return
 	}
 	fmt.Fprintf(b.progress, "  block: %.4g [%.4g, %.4g] %s, %s\n", ref.Rate, ref.Low, ref.High, b.workload.Unit, spent)
