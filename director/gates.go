@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"vitrine"
@@ -11,7 +12,7 @@ import (
 )
 
 // makeGates makes a gate for each type with overload options. It keeps a gate whose options are the
-// same in the old configuration. A gate that replaces another continues the numbers of its feedback.
+// same in the old configuration.
 func (d *Director) makeGates(old, c *Config) {
 	gates := map[string]*overload.Gate{}
 	for i := range c.Types {
@@ -24,9 +25,7 @@ func (d *Director) makeGates(old, c *Config) {
 			gates[t.Name] = d.gates[t.Name]
 			continue
 		}
-		_, _, last := d.gates[t.Name].Feedback()
 		gates[t.Name] = d.newGate(t, now)
-		gates[t.Name].Continue(last)
 	}
 	d.gates = gates
 }
@@ -52,7 +51,7 @@ func (q *Quotas) all() map[string]*Quota {
 	return map[string]*Quota{SIP: q.SIP, GTPC: q.GTPC, S1AP: q.S1AP}
 }
 
-// adjustGates gives each gate the latencies of its type's instances.
+// adjustGates gives each gate the latencies of its type's instances, and SIP clients their feedback.
 func (d *Director) adjustGates() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
@@ -63,13 +62,29 @@ func (d *Director) adjustGates() {
 	for name, g := range d.gates {
 		g.Adjust(d.now(), totals[name])
 	}
+	d.feedback.Tell(d.smallestLoss())
+}
+
+// smallestLoss returns the smallest share, in percent, that a SIP type with traffic refuses. Clients hold
+// back one share of all requests to the director, and no type may lose more than it refuses itself.
+func (d *Director) smallestLoss() int {
+	c, losses := d.config.Load(), []int{}
+	for i := range c.Types {
+		if g := d.gates[c.Types[i].Name]; c.Types[i].Protocol == SIP && !g.Idle(d.now()) {
+			losses = append(losses, g.Loss())
+		}
+	}
+	if len(losses) == 0 {
+		return 0
+	}
+	return slices.Min(losses)
 }
 
 // A carriedGate is a gate as the old process hands it over.
 type carriedGate struct {
 	Options     Overload
 	Rate, Known float64 // as of Gate.Learned
-	Sequence    uint64  // of the last feedback; 0: an older process wrote it
+	Sequence    uint64  // of the last feedback, the same in all; 0: an older process wrote it
 }
 
 // carryGates writes what the gates have learned, for the next process. Otherwise its gates would
@@ -78,10 +93,10 @@ func (d *Director) carryGates(to io.Writer) error {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	c, all := d.config.Load(), map[string]carriedGate{}
+	_, _, sequence := d.feedback.Values()
 	for name, g := range d.gates {
 		if o := c.gate(c.Type(name)); o != nil {
 			rate, known := g.Learned()
-			_, _, sequence := g.Feedback()
 			all[name] = carriedGate{Options: *o, Rate: rate, Known: known, Sequence: sequence}
 		}
 	}
@@ -92,7 +107,7 @@ func (d *Director) carryGates(to io.Writer) error {
 }
 
 // takeGates reads what carryGates wrote. A gate whose options have changed begins anew, as after a
-// reload, but continues the numbers of its feedback.
+// reload.
 func (d *Director) takeGates(from io.Reader) error {
 	var all map[string]carriedGate
 	if err := json.NewDecoder(from).Decode(&all); err != nil {
@@ -100,10 +115,12 @@ func (d *Director) takeGates(from io.Reader) error {
 	}
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
+	for _, was := range all {
+		d.feedback.Continue(was.Sequence)
+	}
 	c := d.config.Load()
 	for name, g := range d.gates {
 		was, found := all[name]
-		g.Continue(was.Sequence)
 		if o := c.gate(c.Type(name)); found && o != nil && *o == was.Options { // o is nil if a reload removes the gate now
 			g.Resume(d.now(), was.Rate, was.Known)
 		}

@@ -124,8 +124,8 @@ func TestGateRateIsHandedOver(t *testing.T) {
 	if grown < 1000 {
 		t.Fatalf("the old gate admits %g/s, want over 1000", grown)
 	}
-	last := inAnHour()
-	old.gates["registration"].Continue(last - 1)
+	last := uint64(time.Now().Add(time.Hour).UnixMilli() / 100) // as if the old process had begun in an hour
+	old.feedback.Continue(last - 1)
 	for text, want := range map[string]float64{
 		gated: grown,
 		good + "overload: {target: 200ms, initial: 10}\n": 10,
@@ -141,27 +141,50 @@ func TestGateRateIsHandedOver(t *testing.T) {
 		if rate := next.gates["registration"].Read().Rate; rate != want {
 			t.Errorf("%s: the new gate admits %g/s, want %g", text[len(good):], rate, want)
 		}
-		if _, _, n := next.gates["registration"].Feedback(); n <= last {
-			t.Errorf("%s: the new gate's feedback has the number %d, want more than %d", text[len(good):], n, last)
+		if _, _, n := next.feedback.Values(); n <= last {
+			t.Errorf("%s: the new process's feedback has the number %d, want more than %d", text[len(good):], n, last)
 		}
 	}
 }
 
-// inAnHour returns the number with which a gate begins its feedback in an hour.
-func inAnHour() uint64 { return uint64(time.Now().Add(time.Hour).UnixMilli() / 100) }
-
-// TestGateFeedbackContinuesAfterAReload replaces a gate by one with other options after the clock was set
-// back by an hour. Upstreams must not take its feedback for old.
-func TestGateFeedbackContinuesAfterAReload(t *testing.T) {
-	d := newDirector(t, good+"overload: {target: 100ms}\n")
-	last := inAnHour()
-	d.gates["registration"].Continue(last - 1)
-	write(t, d.options.Path, good+"overload: {target: 200ms}\n")
-	if err := d.reload(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, n := d.gates["registration"].Feedback(); n <= last {
-		t.Errorf("the new gate's feedback has the number %d, want more than %d", n, last)
+// TestFeedbackIsOfAllTypes checks that clients are asked to hold back no more than every type refuses,
+// and that the number of the feedback grows with each change, also over a reload.
+func TestFeedbackIsOfAllTypes(t *testing.T) {
+	const gated = good + "overload: {target: 100ms, initial: 10, max: 10}\n"
+	d := newDirector(t, gated)
+	now := d.now()
+	d.now = func() time.Duration { return now }
+	before, _, last := d.feedback.Values()
+	for _, step := range []struct {
+		after                   time.Duration
+		registrations, sessions int // requests at once
+		want                    int // percent
+		file                    string
+	}{
+		{time.Second, 100, 1, 0, gated},
+		{time.Second, 100, 0, 0, gated},
+		{time.Second, 1000, 100, 99, gated},
+		{time.Second, 1, 1, 79, gated},
+		{2 * time.Minute, 100, 0, 99, gated}, // sessions are idle
+		{time.Second, 0, 0, 0, good + "overload: {target: 200ms, initial: 10, max: 10}\n"}, // new gates
+	} {
+		write(t, d.options.Path, step.file)
+		if err := d.reload(); err != nil {
+			t.Fatal(err)
+		}
+		now += step.after // then each bucket has its one token
+		for range step.registrations {
+			d.gates["registration"].Admit(now, overload.Begins)
+		}
+		for range step.sessions {
+			d.gates["session"].Admit(now, overload.Begins)
+		}
+		d.adjustGates()
+		loss, _, n := d.feedback.Values()
+		if loss != step.want || n < last || (n > last) != (loss != before) {
+			t.Errorf("%+v: asked to hold back %d%% with the number %d, after %d%% with %d", step, loss, n, before, last)
+		}
+		before, last = loss, n
 	}
 }
 

@@ -136,13 +136,9 @@ func signing(keys []key, c *Config, now time.Time) (all []sip.SigningKey) {
 	return all
 }
 
-// keyring returns the Keyring for now. Entries without a MAC are accepted for some time
-// after an upgrade from a director that wrote no MACs.
+// keyring returns the Keyring for now.
 func (d *Director) keyring(c *Config, keys []key) (*sip.Keyring, error) {
-	now := d.options.Clock.Wall()
-	since := now.Sub(d.state.Upgraded)
-	upgraded := !d.state.Upgraded.IsZero() && since >= 0
-	return sip.NewKeyring(signing(keys, c, now), upgraded && since < time.Duration(c.Transition), upgraded && since < time.Duration(c.Keys.Dialogs))
+	return sip.NewKeyring(signing(keys, c, d.options.Clock.Wall()))
 }
 
 // updateKeyring puts the keys for now in force.
@@ -159,19 +155,6 @@ func (d *Director) updateKeyring() {
 			return
 		}
 		p.setKeys(r)
-	}
-}
-
-// noteUpgrade records that this director writes MACs, and when it took over the state of a
-// director that wrote none.
-func (s *state) noteUpgrade(old *state, now time.Time) {
-	s.Signs = true
-	switch {
-	case old == nil:
-	case old.Signs:
-		s.Upgraded = old.Upgraded
-	default:
-		s.Upgraded = now
 	}
 }
 

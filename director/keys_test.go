@@ -140,18 +140,6 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestUpgradeIsNoted checks that a director that succeeds one without keys knows the time of the
-// upgrade. A new director accepts nothing without a MAC.
-func TestUpgradeIsNoted(t *testing.T) {
-	var fresh, upgraded, restarted state
-	fresh.noteUpgrade(nil, keyTime)
-	upgraded.noteUpgrade(&state{}, keyTime)
-	restarted.noteUpgrade(&upgraded, keyTime.Add(time.Hour))
-	if !fresh.Signs || !fresh.Upgraded.IsZero() || upgraded.Upgraded != keyTime || restarted.Upgraded != keyTime {
-		t.Errorf("%v, %v, %v", fresh.Upgraded, upgraded.Upgraded, restarted.Upgraded)
-	}
-}
-
 // TestKeysReload checks that a reload changes the signing key, and that a broken file changes
 // nothing.
 func TestKeysReload(t *testing.T) {

@@ -65,6 +65,9 @@ func (d *Director) sipRules(c *Config, rules []Rule) (*sip.Rules, error) {
 		t := &c.Types[i]
 		if t.Protocol == SIP {
 			gate := c.gate(t)
+			if gate != nil {
+				all.Overload = d.feedback
+			}
 			all.Options[t.Name] = sip.TypeOptions{
 				Dialogs: t.Drain == DrainDialogs, Stream: t.Transport == TCP, Gate: d.gates[t.Name],
 				Provisional: gate != nil && gate.Invite == "provisional",

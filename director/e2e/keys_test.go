@@ -1,13 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -105,7 +103,7 @@ func next(t *testing.T, got chan arrival, start, callID string) arrival {
 	}
 }
 
-// A signed is two instances of one type, their directors, and a phone.
+// A signed is two instances of one type, their two directors, and a phone.
 type signed struct {
 	site
 	fleet     fleet
@@ -114,16 +112,16 @@ type signed struct {
 	phone     *endpoint
 }
 
-func newSigned(t *testing.T, directors int, transition string) *signed {
+func newSigned(t *testing.T) *signed {
 	t.Helper()
 	s := &signed{site: newSite(t), in: make(chan arrival, 256), out: make(chan arrival, 256)}
 	// The directors advertise the same name, so that each may get answers to the other's requests.
-	o := options{Transition: transition, Session: ", drain: dialog", Advertise: s.host(firstPhone - 1)}
+	o := options{Transition: "4s", Session: ", drain: dialog", Advertise: s.host(firstPhone - 1)}
 	for i := range s.instances {
 		s.instances[i] = s.endpoint(firstInstance+i, s.in)
 		o.Instances = append(o.Instances, entry(&instance{name: s.name(s.instances[i]), ty: session, address: s.instances[i].at}, uint16(i+1)))
 	}
-	for i := range directors {
+	for i := range 2 {
 		s.fleet = append(s.fleet, s.director(firstDirector+i, o))
 	}
 	s.phone = s.endpoint(firstPhone, s.out)
@@ -209,7 +207,7 @@ func (s *signed) setKeys(t *testing.T, text string) {
 // old key, the directors no longer accept its signatures.
 func TestKeysRotateAmidCalls(t *testing.T) {
 	t.Parallel()
-	s := newSigned(t, 2, "4s")
+	s := newSigned(t)
 	type call struct {
 		id            string
 		before, after *steward // the directors that its messages take before and after the rotation
@@ -293,96 +291,5 @@ func TestKeysRotateAmidCalls(t *testing.T) {
 	s.phone.send(second, within("BYE", goneID, goneRoutes, 2))
 	if bye := next(t, s.in, "BYE ", goneID); bye.at == gone.at {
 		t.Error("a Route signed with the removed key leads to a draining instance")
-	}
-}
-
-var (
-	viaMAC   = regexp.MustCompile(`;vm=[0-9a-f]{36}`)
-	routeMAC = regexp.MustCompile(`(<sip:[io]\.[0-9a-f]{4}\.[0-9a-f]*\.session)\.[0-9a-f]{36}@`)
-)
-
-// unsigned returns a message without MACs, as an older director would have written it.
-func unsigned(t *testing.T, text string) string {
-	t.Helper()
-	without := routeMAC.ReplaceAllString(viaMAC.ReplaceAllString(text, ""), "$1@")
-	if without == text {
-		t.Fatalf("found no MAC in %s", text)
-	}
-	return without
-}
-
-// upgrade ends the director, changes its state file, and starts it again.
-func (s *signed) upgrade(t *testing.T, change func(state map[string]any)) *steward {
-	t.Helper()
-	d := s.fleet[0]
-	d.stop()
-	path := filepath.Join(s.dir, d.name+".state")
-	var state map[string]any
-	if err := json.Unmarshal(mustRead(t, path), &state); err != nil {
-		t.Fatal(err)
-	}
-	delete(state, "previous") // the previous table would steer keys to their old instance
-	change(state)
-	text, err := json.Marshal(state)
-	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.begin(d.name, s.dir)
-	return d
-}
-
-// TestUpgradeAmidCalls starts a director from the state file of an older version, which wrote
-// no MACs. The director accepts Via entries without MACs for one transition, and only to and
-// from instances. It accepts Route entries without MACs for a day.
-func TestUpgradeAmidCalls(t *testing.T) {
-	t.Parallel()
-	const transition = 10 * time.Minute // longer than the test
-	s := newSigned(t, 1, transition.String())
-	d := s.fleet[0]
-	ringing := s.ring(t, d, "ringing")
-	answered, answeredID := s.ringAt(t, d, s.instances[0], "answered")
-	routes := unsigned(t, s.accept(t, d, answered, answeredID))
-	old := arrival{ringing.at, unsigned(t, ringing.text)}
-
-	d = s.upgrade(t, func(state map[string]any) {
-		delete(state, "signs")
-		delete(state, "upgraded")
-	})
-	s.drain(answered.at) // from now on only an accepted Route leads to this instance
-	bye := func() *endpoint {
-		t.Helper()
-		s.phone.send(d, within("BYE", answeredID, routes, 2))
-		return next(t, s.in, "BYE ", answeredID).at
-	}
-	unverified := func() float64 { return d.metric("vitrine_director_failures_total", `cause="unverified"`) }
-	old.reply(d, 200)
-	next(t, s.out, "SIP/2.0 200 ", "ringing")
-	stranger := s.endpoint(firstPhone+1, s.out)
-	arrival{stranger, old.text}.reply(d, 200)
-	eventually(t, "a stranger's old response is dropped", func() bool { return unverified() == 1 })
-	if at := bye(); at != answered.at {
-		t.Errorf("an old Route leads to %s, want %s", at.at, answered.at.at)
-	}
-
-	since := func(ago time.Duration) {
-		d = s.upgrade(t, func(state map[string]any) {
-			if state["signs"] != true || state["upgraded"] == nil {
-				t.Errorf("state after the upgrade: got %v", state)
-			}
-			state["upgraded"] = time.Now().Add(-ago)
-		})
-	}
-	since(transition + time.Second)
-	old.reply(d, 200)
-	eventually(t, "an old response is dropped a transition after the upgrade", func() bool { return unverified() == 1 })
-	if at := bye(); at != answered.at {
-		t.Errorf("one transition after the upgrade an old Route leads to %s, want %s", at.at, answered.at.at)
-	}
-	since(25 * time.Hour)
-	if at := bye(); at == answered.at {
-		t.Error("one day after the upgrade an old Route leads to a draining instance")
 	}
 }

@@ -50,6 +50,12 @@ const (
 	// retry is the Retry-After value (RFC 3261 section 20.33); the rate has been adjusted
 	// by then.
 	retry = time.Second
+	// fade is by how many percentage points per second the loss falls at most. While an upstream holds
+	// back a part of its load, little is left to refuse. If the loss fell to that little at once, the
+	// upstream would soon send everything again, and its load would swing.
+	fade = 20
+	// lull is the time without requests after which a gate is idle.
+	lull = time.Minute
 )
 
 // Work is what a transaction means to the function.
@@ -64,18 +70,17 @@ const (
 )
 
 // A Gate admits or refuses transactions. Any number of workers may use it concurrently,
-// without a lock. One goroutine at a time calls Adjust, Rebase, Learned, Resume and Continue. Times
-// are monotonic, since any fixed moment.
+// without a lock. One goroutine at a time calls Adjust, Rebase, Learned, Resume and Idle.
+// Times are monotonic, since any fixed moment.
 type Gate struct {
 	config   Config
 	interval atomic.Int64 // nanoseconds between two tokens
 	empty    atomic.Int64 // the theoretical arrival time of GCRA: when the bucket will be full, less one burst
 	admitted atomic.Uint64
 	refused  atomic.Uint64
-	loss     atomic.Uint32 // percent refused before the last adjustment
-	sequence atomic.Uint64
+	loss     atomic.Uint32 // percent, as of Loss
 
-	// Only Adjust, Rebase, Learned and Resume use these.
+	// Only Adjust, Rebase, Learned, Resume and Idle use these.
 	rate                 float64
 	known                float64 // rate of answers when the last overload began; 0: none yet
 	late                 int     // consecutive intervals above the target
@@ -85,6 +90,7 @@ type Gate struct {
 	answers              [memory / interval]answerRate // of the last intervals
 	next                 int                           // index of answers to write
 	admittedAt, refuseAt uint64
+	arrived              time.Duration // when measureLoss last found requests
 }
 
 // An answerRate is the rate of answers in an interval.
@@ -95,11 +101,7 @@ type answerRate struct {
 
 // New returns a Gate with a full bucket. If there are totals already, call Rebase.
 func New(config Config, now time.Duration) *Gate {
-	g := &Gate{config: config, adjusted: now}
-	// Upstreams ignore feedback with a lower number than the last, also after a restart. The
-	// clock grows faster than a gate counts its changes. If the clock was set back, call Continue;
-	// after a crash the last number is not known.
-	g.sequence.Store(uint64(time.Now().UnixMilli() / 100))
+	g := &Gate{config: config, adjusted: now, arrived: now}
 	g.empty.Store(int64(now))
 	g.set(now, config.Initial)
 	return g
@@ -193,9 +195,6 @@ func (g *Gate) Resume(now time.Duration, rate, known float64) {
 	g.set(now, rate)
 }
 
-// Continue numbers the feedback above the last number of another gate, whose place this one takes.
-func (g *Gate) Continue(last uint64) { g.sequence.Store(max(g.sequence.Load(), last+1)) }
-
 // latency returns the sum of the latencies, with those of the transactions without answer.
 func (g *Gate) latency(t Totals) time.Duration {
 	return t.Latency + time.Duration(t.TimedOut)*timeout*g.config.Target
@@ -217,7 +216,7 @@ func (g *Gate) Adjust(now time.Duration, t Totals) {
 	g.answers[g.next] = answerRate{now, float64(n) / elapsed.Seconds()}
 	g.next = (g.next + 1) % len(g.answers)
 	g.done, g.total, g.adjusted = answered, total, now
-	refuses := g.measureLoss()
+	refuses := g.measureLoss(now, elapsed)
 	if n == 0 {
 		return
 	}
@@ -257,30 +256,34 @@ func (g *Gate) answerRate(now time.Duration) (highest float64) {
 	return highest
 }
 
-// measureLoss records the share refused since its last call, and reports whether any were.
-func (g *Gate) measureLoss() (refuses bool) {
+// measureLoss records the share refused since its last call, elapsed ago, and reports whether any were.
+// The recorded share falls slowly.
+func (g *Gate) measureLoss(now, elapsed time.Duration) (refuses bool) {
 	a, r := g.admitted.Load(), g.refused.Load()
 	admitted, refused := a-g.admittedAt, r-g.refuseAt
 	g.admittedAt, g.refuseAt = a, r
-	loss := uint32(0)
+	if admitted+refused > 0 {
+		g.arrived = now
+	}
+	loss := max(0, int(g.loss.Load())-int(fade*elapsed.Seconds()))
 	if refused > 0 {
-		loss = uint32((refused*100 + admitted + refused - 1) / (admitted + refused))
+		loss = max(loss, int((refused*100+admitted+refused-1)/(admitted+refused)))
 	}
-	if g.loss.Swap(loss) != loss {
-		g.sequence.Add(1)
-	}
+	g.loss.Store(uint32(loss))
 	return refused > 0
 }
 
-// Feedback returns the overload control values for an upstream that supports RFC 7339:
-// the share of requests to hold back in percent (oc), for how long (oc-validity), and a
-// number that grows with each change (oc-seq). A nil Gate asks for nothing.
-func (g *Gate) Feedback() (loss int, validity time.Duration, sequence uint64) {
+// Loss returns the share that was refused lately, in percent, for upstreams. A nil Gate refuses
+// nothing.
+func (g *Gate) Loss() int {
 	if g == nil {
-		return 0, 0, 0
+		return 0
 	}
-	return int(g.loss.Load()), retry, g.sequence.Load()
+	return int(g.loss.Load())
 }
+
+// Idle reports whether no request has arrived for a minute. A nil Gate does not know, and is not idle.
+func (g *Gate) Idle(now time.Duration) bool { return g != nil && now-g.arrived > lull }
 
 // RetryAfter returns the Retry-After value for refused clients.
 func (g *Gate) RetryAfter() time.Duration { return retry }
@@ -289,10 +292,10 @@ func (g *Gate) RetryAfter() time.Duration { return retry }
 type Reading struct {
 	Rate              float64 // transactions per second
 	Admitted, Refused uint64
-	Loss              int // percent
+	Loss              int // percent, as of Gate.Loss
 }
 
 // Read returns the state.
 func (g *Gate) Read() Reading {
-	return Reading{Rate: float64(time.Second) / float64(g.interval.Load()), Admitted: g.admitted.Load(), Refused: g.refused.Load(), Loss: int(g.loss.Load())}
+	return Reading{Rate: float64(time.Second) / float64(g.interval.Load()), Admitted: g.admitted.Load(), Refused: g.refused.Load(), Loss: g.Loss()}
 }

@@ -79,7 +79,7 @@ func TestBucket(t *testing.T) {
 	if !none.Admit(start, Begins) {
 		t.Error("a nil gate refused a request")
 	}
-	if loss, _, _ := none.Feedback(); loss != 0 {
+	if none.Loss() != 0 {
 		t.Error("a nil gate asks clients to reduce their load")
 	}
 }
@@ -131,21 +131,45 @@ func TestFallsAndRecovers(t *testing.T) {
 	if r := l.gate.Read().Rate; r > 10.1 {
 		t.Errorf("rate after a long overload: got %g, want the minimum 10", r)
 	}
-	loss, validity, first := l.gate.Feedback()
-	if loss < 90 || validity <= 0 || first == 0 {
-		t.Errorf("feedback in overload: reduction %d%% for %s, sequence %d", loss, validity, first)
+	if loss := l.gate.Loss(); loss < 90 {
+		t.Errorf("loss in overload: got %d%%, want at least 90", loss)
 	}
 	l.drive(200, time.Minute, 5*time.Millisecond)
 	if got := l.drive(200, time.Second, 5*time.Millisecond); got < 199 {
 		t.Errorf("after the overload the gate admitted %d of 200 requests, want at least 199", got)
 	}
 	l.drive(200, time.Second, 5*time.Millisecond)
-	if loss, _, sequence := l.gate.Feedback(); loss != 0 || sequence <= first {
-		t.Errorf("feedback after the overload: reduction %d%%, sequence %d, before %d", loss, sequence, first)
+	if loss := l.gate.Loss(); loss != 0 {
+		t.Errorf("loss after the overload: got %d%%, want 0", loss)
 	}
 	l.drive(5000, time.Minute, time.Millisecond)
 	if r := l.gate.Read().Rate; r < 990 || r > 1001 {
 		t.Errorf("rate after recovery: got %g, want the maximum 1000", r)
+	}
+}
+
+// TestLossIsSteady drives a gate at twice its rate through an upstream that holds back the loss. What the
+// upstream sends must not swing.
+func TestLossIsSteady(t *testing.T) {
+	g := New(Config{Target: time.Second, Initial: 100, Min: 100, Max: 100, Burst: 2}, start)
+	const demand = 50 // in an interval
+	var totals Totals
+	fewest, most := demand, 0
+	for i := range 60 {
+		now := start + time.Duration(i)*interval
+		sent := demand - demand*g.Loss()/100
+		for n := range sent {
+			if g.Admit(now+time.Duration(n)*interval/time.Duration(sent), Begins) {
+				totals.Answered++
+			}
+		}
+		g.Adjust(now+interval, totals)
+		if i >= 20 {
+			fewest, most = min(fewest, sent), max(most, sent)
+		}
+	}
+	if fewest <= demand/2 || most >= demand*9/10 || 2*most > 3*fewest {
+		t.Errorf("an upstream sends %d to %d of %d requests in an interval", fewest, most, demand)
 	}
 }
 

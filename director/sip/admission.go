@@ -6,23 +6,20 @@ import (
 	"vitrine/wire/sip"
 )
 
-// isLimited reports whether the quota of the source may refuse the request. It may if the
-// gate may, and it may refuse CANCEL, which is a transaction of its own.
-func (s *pass) isLimited(m *sip.Message) bool {
-	return string(m.Method) == "CANCEL" || s.isGated(m)
-}
-
-// exceedsQuota takes a token of the sender's quota for a request that begins a transaction. A
-// request without a token is answered or dropped. CANCEL is only dropped, because the client
-// repeats it.
+// exceedsQuota takes a token of the sender's quota for each request that the gate may refuse, and
+// for CANCEL over UDP. A request without a token is answered or dropped. CANCEL is only dropped.
+// Over TCP, nothing is dropped and CANCEL passes: the client repeats nothing, and the answer cannot go
+// to a forged address.
 func (p *Proxy) exceedsQuota(m *sip.Message, s *pass) (over, answered bool) {
-	if !s.isLimited(m) {
+	stream := p.server.places[p.in.Listener].Stream
+	cancels := !stream && string(m.Method) == "CANCEL"
+	if !cancels && !s.isGated(m) {
 		return false, false
 	}
 	switch verdict := p.takeQuota(); {
 	case verdict == overload.Admitted:
 		return false, false
-	case verdict == overload.Refused && string(m.Method) != "CANCEL":
+	case stream, verdict == overload.Refused && !cancels:
 		return true, p.answer(m, s, 503, "Service Unavailable", meter.OverQuota)
 	}
 	return true, p.drop(noType, meter.OverQuota)
@@ -65,7 +62,7 @@ func (s *pass) isGated(m *sip.Message) bool {
 	if method := string(m.Method); method == "ACK" || method == "CANCEL" {
 		return false
 	}
-	return !s.tagged || !s.routes.signed || s.routes.mark.outward
+	return !s.tagged || !s.routes.known || s.routes.mark.outward
 }
 
 // refuse answers a request that its type cannot serve now. 503 makes a client send nothing

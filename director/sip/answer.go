@@ -31,6 +31,8 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 				b = sip.AppendField(b, "Unsupported", f.Value)
 			}
 		}
+	case 489:
+		b = p.rules.appendEvents(b, m.Method)
 	case 500, 503:
 		b = append(b, "Retry-After: "...)
 		b = strconv.AppendInt(b, int64(p.retryAfter(s, cause)/time.Second), 10)
@@ -39,24 +41,24 @@ func (p *Proxy) answer(m *sip.Message, s *pass, status int, reason string, cause
 	b = sip.AppendEnd(b, nil)
 	to := sip.ReplyTo(m, p.in.From)
 	if s.stamp.ty != noType && s.via.OC != nil {
-		b = p.withFeedback(b, p.rules.types[s.stamp.ty].Gate)
+		b = p.withFeedback(b)
 	}
 	return p.reply(b, to)
 }
 
-// withFeedback returns an answer with the gate's feedback in its Via.
-func (p *Proxy) withFeedback(answer []byte, gate *overload.Gate) []byte {
+// withFeedback returns an answer with the director's feedback in its Via.
+func (p *Proxy) withFeedback(answer []byte) []byte {
 	m := &p.message // the request's parse is no longer needed
 	if _, err := m.Parse(answer); err != nil {
 		return answer
 	}
 	v, ok := sip.ParseViaHop(m.Via)
-	if !ok || !wantsFeedback(&v, gate) {
+	if !ok || !p.rules.tells(&v) {
 		return answer
 	}
 	at := cap(answer) - cap(m.Via)
 	answer = p.built(answer)
-	b := appendFeedback(append(p.build(), answer[:at]...), &v, gate)
+	b := appendFeedback(append(p.build(), answer[:at]...), &v, p.rules.overload)
 	return append(b, answer[at+len(v.Text):]...)
 }
 

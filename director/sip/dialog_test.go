@@ -81,6 +81,9 @@ func TestPath(t *testing.T) {
 	s.same("by a Route of others", r.to, "192.0.2.99:5060")
 	s.status(416, lines("MESSAGE tel:+123 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
 	s.status(502, lines("MESSAGE sip:a@phone.example.com SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
+	// A message in clear text to a TLS port would be a leak.
+	s.status(502, lines("MESSAGE sip:a@192.0.2.7:5061;transport=tls SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+path[0]), caller.Address, udp4)
+	s.status(502, lines("MESSAGE sip:a@192.0.2.7:5061;transport=tls SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi"), caller.Address, udp4)
 }
 
 // TestFlow checks that a TCP client gets messages on the connection that the client opened.
@@ -107,6 +110,11 @@ func TestFlow(t *testing.T) {
 	r, _ = s.must(lines("BYE sip:a@192.0.2.7:5064 SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKi", "Route: "+routes[1]+", "+routes[0], "To: <sip:b@example.com>;tag=2"), s.targetOf("10.0.1.3:5060").Address, udp4)
 	if r.flow != conn {
 		t.Errorf("the BYE went to %v, want the phone's connection", r.flow)
+	}
+	// A phone that registered by a TLS proxy is reached by the connection of that proxy.
+	r, _ = s.must(lines("INVITE sip:a@192.0.2.7:5061;transport=tls SIP/2.0", "Via: SIP/2.0/UDP 10.0.1.3:5060;branch=z9hG4bKj", "Route: "+path[0]), s.targetOf("10.0.1.3:5060").Address, udp4)
+	if r.listener != tcp4 || r.flow != conn || r.to != conn.String() {
+		t.Errorf("the INVITE to a TLS phone was sent by listener %d to %v, %s, want the connection", r.listener, r.flow, r.to)
 	}
 }
 

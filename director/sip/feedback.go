@@ -95,24 +95,24 @@ func (l *losses) add(ty table.Type, id uint16) *loss {
 	return asked
 }
 
-// feedback writes the gate's overload feedback into the Via of a client that asks for it
+// feedback writes the director's overload feedback into the Via of a client that asks for it
 // (RFC 7339 section 4). It replaces the oc parameters there.
-func (p *Proxy) feedback(v *sip.ViaHop, gate *overload.Gate) {
-	if !wantsFeedback(v, gate) {
+func (p *Proxy) feedback(v *sip.ViaHop) {
+	if !p.rules.tells(v) {
 		return
 	}
-	p.edits.replace(p.edits.offset(v.Text), p.edits.end(v.Text), p.built(appendFeedback(p.build(), v, gate)))
+	p.edits.replace(p.edits.offset(v.Text), p.edits.end(v.Text), p.built(appendFeedback(p.build(), v, p.rules.overload)))
 }
 
-// wantsFeedback reports whether a client asks for feedback and supports the loss
-// algorithm: it names loss, or no algorithm (RFC 7339 section 4.2).
-func wantsFeedback(v *sip.ViaHop, gate *overload.Gate) bool {
-	return gate != nil && v.OC != nil && len(v.OC) == 0 && v.AllowsOC("loss")
+// tells reports whether there is feedback for a client. The client must ask for it and support
+// the loss algorithm: it names loss, or no algorithm (RFC 7339 section 4.2).
+func (r *Rules) tells(v *sip.ViaHop) bool {
+	return r.overload != nil && v.OC != nil && len(v.OC) == 0 && v.AllowsOC("loss")
 }
 
-// appendFeedback appends a Via element with the gate's feedback.
-func appendFeedback(b []byte, v *sip.ViaHop, gate *overload.Gate) []byte {
-	loss, validity, sequence := gate.Feedback()
+// appendFeedback appends a Via element with the feedback.
+func appendFeedback(b []byte, v *sip.ViaHop, f *overload.Feedback) []byte {
+	loss, validity, sequence := f.Values()
 	b = append(b, v.Text[:len(v.Text)-len(v.Params)]...)
 	for at := v.Params; len(at) > 0; {
 		name, _, rest := sip.CutParam(at)

@@ -26,9 +26,6 @@ type SigningKey struct {
 type Keyring struct {
 	signer *signingKey
 	keys   [256]signingKey // by ID
-	// Whether a Via, or a Record-Route and Path, without a MAC is accepted: directors of
-	// an earlier version wrote none.
-	oldVias, oldRoutes bool
 }
 
 type signingKey struct {
@@ -37,13 +34,12 @@ type signingKey struct {
 	via, route bool
 }
 
-// NewKeyring returns a Keyring; the first key signs. oldVias allows Via entries without a
-// MAC, and oldRoutes allows such entries in Record-Route and Path.
-func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
+// NewKeyring returns a Keyring; the first key signs.
+func NewKeyring(keys []SigningKey) (*Keyring, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("no key signs: want at least one")
 	}
-	r := &Keyring{oldVias: oldVias, oldRoutes: oldRoutes}
+	r := new(Keyring)
 	for _, k := range keys {
 		if r.keys[k.ID].id != 0 || k.ID == 0 {
 			return nil, fmt.Errorf("key %d: want IDs from 1 to 255, each once", k.ID)
@@ -61,7 +57,7 @@ func NewKeyring(keys []SigningKey, oldVias, oldRoutes bool) (*Keyring, error) {
 func randomKeyring() (*Keyring, error) {
 	key := SigningKey{ID: 1, Via: true, Route: true}
 	_, _ = rand.Read(key.Secret[:]) // never fails (crypto/rand)
-	return NewKeyring([]SigningKey{key}, false, false)
+	return NewKeyring([]SigningKey{key})
 }
 
 const (

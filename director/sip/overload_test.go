@@ -20,7 +20,7 @@ func TestOverload(t *testing.T) {
 	c := rulesConfig()
 	gate := overload.New(overload.Config{Target: time.Second, Initial: 1, Min: 1, Burst: 1}, 0)
 	c.Options = map[string]TypeOptions{"registration": {Gate: gate}}
-	c.Feedback = true
+	c.Feedback, c.Overload = true, overload.NewFeedback()
 	s := newStage(t, c)
 	text := strings.Replace(register, ";rport", ";rport;oc;oc-algo=\"loss,A\"", 1)
 	r, _ := s.must(text, client, udp4)
@@ -28,13 +28,19 @@ func TestOverload(t *testing.T) {
 		t.Errorf("the request does not ask for overload feedback:\n%s", r.text)
 	}
 	back, m := s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4)
-	_, _, sequence := gate.Feedback()
+	_, _, sequence := c.Overload.Values()
 	if want := fmt.Sprintf(`SIP/2.0/UDP 192.0.2.7:5060;rport=5060;received=192.0.2.7;branch=z9hG4bKclient;oc=0;oc-algo="loss";oc-validity=1000;oc-seq=%d.0`, sequence); string(m.Via) != want {
 		t.Errorf("got Via %s, want %s in\n%s", m.Via, want, back.text)
 	}
+	c.Overload.Tell(30)
+	told := fmt.Sprintf(`;oc=30;oc-algo="loss";oc-validity=1000;oc-seq=%d.0`, sequence+1)
 	r, m = s.status(500, strings.Replace(text, "reg1", "reg2", 1), client, udp4)
-	if !strings.Contains(r.text, "\r\nRetry-After: 1\r\n") || !strings.Contains(string(m.Via), ";oc=0;") {
+	if !strings.Contains(r.text, "\r\nRetry-After: 1\r\n") || !strings.HasSuffix(string(m.Via), told) {
 		t.Errorf("%s", r.text)
+	}
+	r, _ = s.must(lines("INVITE sip:b@example.com SIP/2.0", "Via: SIP/2.0/UDP 192.0.2.7:5060;branch=z9hG4bKsession;oc"), client, udp4)
+	if back, m = s.must(respond(r.text, 200, ""), s.targetOf(r.to).Address, udp4); !strings.HasSuffix(string(m.Via), told) {
+		t.Errorf("the feedback must be the same for all types, but a response has Via %s, want %s in\n%s", m.Via, told, back.text)
 	}
 	dialog := strings.Replace(register, "To: <sip:a@example.com>", "To: <sip:a@example.com>;tag=x", 1)
 	s.status(500, dialog, client, udp4) // a To tag proves nothing, because any client can write one
@@ -172,7 +178,10 @@ func TestDraining(t *testing.T) {
 		ack, _ := s.must(lines("ACK sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2"), client, udp4)
 		s.same("ACK", ack.to, r.to)
 		s.now += table.Transition + time.Second
-		bye, _ := s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2", "CSeq: 8 BYE"), client, udp4)
+		later, _ := s.must(lines("INVITE sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2", "CSeq: 8 INVITE"), client, udp4)
+		ack, _ = s.must(lines("ACK sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2", "CSeq: 8 ACK"), client, udp4)
+		s.same("the ACK of a later INVITE", ack.to, later.to)
+		bye, _ := s.must(lines("BYE sip:b@10.9.9.9 SIP/2.0", route, "To: <sip:b@example.com>;tag=2", "CSeq: 9 BYE"), client, udp4)
 		if (bye.to == r.to) != dialogs {
 			t.Errorf("drain by dialog %v: the BYE went to %s, its INVITE to %s", dialogs, bye.to, r.to)
 		}

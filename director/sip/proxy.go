@@ -56,6 +56,7 @@ type core struct {
 type steering interface {
 	Choose(now time.Duration, ty table.Type, key uint64, region table.Region) (*table.Target, bool)
 	Resume(now time.Duration, ty table.Type, id uint16, key uint64, region table.Region, dialogs bool) (*table.Target, bool)
+	Follow(now time.Duration, ty table.Type, id uint16, key uint64, region table.Region) (*table.Target, bool)
 }
 
 // A sharedSteering is the memory of all TCP workers. A client may send a CANCEL or an ACK on another
@@ -75,6 +76,12 @@ func (s *sharedSteering) Resume(now time.Duration, ty table.Type, id uint16, key
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.steering.Resume(now, ty, id, key, region, dialogs)
+}
+
+func (s *sharedSteering) Follow(now time.Duration, ty table.Type, id uint16, key uint64, region table.Region) (*table.Target, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steering.Follow(now, ty, id, key, region)
 }
 
 // A Proxy handles the messages of one worker.

@@ -120,6 +120,8 @@ func TestReceived(t *testing.T) {
 		{"phone.example.com:9;branch=z9hG4bKa", "192.0.2.7:7777", "phone.example.com:9;branch=z9hG4bKa;received=192.0.2.7", "192.0.2.7:9"},
 		{"192.0.2.7;rport;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;rport=7777;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:7777"},
 		{"192.0.2.7;branch=z9hG4bKa ; rport", "192.0.2.7:7777", "192.0.2.7;branch=z9hG4bKa ; rport=7777;received=192.0.2.7", "192.0.2.7:7777"},
+		{"192.0.2.7;rport=;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;rport=7777;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:7777"},
+		{"192.0.2.7;branch=z9hG4bKa;rport =", "192.0.2.7:7777", "192.0.2.7;branch=z9hG4bKa;rport =7777;received=192.0.2.7", "192.0.2.7:7777"},
 		// The director replaces values that the client wrote itself.
 		{"192.0.2.7;rport=1;branch=z9hG4bKa;received=203.0.113.1", "192.0.2.7:7777", "192.0.2.7;rport=7777;branch=z9hG4bKa;received=192.0.2.7", "192.0.2.7:7777"},
 		{"192.0.2.7;received=203.0.113.1;branch=z9hG4bKa", "192.0.2.7:7777", "192.0.2.7;received=192.0.2.7;branch=z9hG4bKa", "192.0.2.7:5060"},
@@ -251,6 +253,7 @@ func TestRules(t *testing.T) {
 		{"NOTIFY sip:a@x SIP/2.0", "Event: reg", "registration"},
 		{"SUBSCRIBE sip:a@x SIP/2.0", "Event: other", "489"},
 		{"SUBSCRIBE sip:a@x SIP/2.0", "", "489"},
+		{"NOTIFY sip:a@x SIP/2.0", "Event: other", "489"},
 		{"BYE sip:a@x SIP/2.0", "", "session"},
 		{"UPDATE sip:a@x SIP/2.0", "", "session"},
 		{"MESSAGE tel:+1234 SIP/2.0", "", "six"},
@@ -274,8 +277,11 @@ func TestRules(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s %s: got %s, want %s", c.start, c.header, got, c.want)
 		}
+		if strings.Contains(r.text, "\r\nAllow-Events: reg, presence\r\n") != (got == "489") {
+			t.Errorf("%s %s: Allow-Events must be in 489 only:\n%s", c.start, c.header, r.text)
+		}
 	}
-	if s.failures(3, meter.NoInstance) != 1 || s.failures(meter.NoType, meter.Unruled) != 4 {
+	if s.failures(3, meter.NoInstance) != 1 || s.failures(meter.NoType, meter.Unruled) != 5 {
 		t.Error("failures were not counted by cause")
 	}
 	c := rulesConfig()

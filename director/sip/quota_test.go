@@ -98,6 +98,21 @@ func TestQuotaSpares(t *testing.T) {
 	}
 }
 
+// TestQuotaOverTCP checks that every refusal over TCP is answered, and that CANCEL passes, because the
+// client repeats neither.
+func TestQuotaOverTCP(t *testing.T) {
+	s := limited(t, 1)
+	for i := range 10 {
+		r, m := s.must(lines("MESSAGE sip:b@example.com SIP/2.0", fmt.Sprintf("Call-ID: m%d", i), "Content-Length: 0"), client, tcp4)
+		if refused := m.Status == 503 && r.flow == client; refused != (i > 0) {
+			t.Errorf("request %d over TCP:\n%s", i, r.text)
+		}
+	}
+	if r, m := s.must(lines("CANCEL sip:b@example.com SIP/2.0", "Content-Length: 0"), client, tcp4); !m.IsRequest() {
+		t.Errorf("CANCEL over TCP was answered with\n%s", r.text)
+	}
+}
+
 // TestQuotaExplains checks that Explain takes no token.
 func TestQuotaExplains(t *testing.T) {
 	s := limited(t, 1)

@@ -232,9 +232,7 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	var ok bool
 	switch {
 	case ty != noType:
-		// The ACK of a success goes to the INVITE's instance even if that instance
-		// drains.
-		s.target, ok = p.steering.Resume(p.in.At, ty, id, s.keyIn(m, ty), region, p.rules.types[ty].Dialogs || string(m.Method) == "ACK")
+		s.target, ok = p.resume(m, s, ty, id, region)
 	case s.rule != nil:
 		ty = s.rule.ty
 		s.target, ok = p.steering.Choose(p.in.At, ty, s.keyIn(m, ty), region)
@@ -275,14 +273,6 @@ func (p *Proxy) inward(m *sip.Message, n int, s *pass) bool {
 	return true
 }
 
-// dialogOf returns the type and instance that the director's own Route entry names.
-func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
-	if !s.routes.known || s.routes.mark.outward {
-		return noType, 0
-	}
-	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
-}
-
 // outward sends a request from an instance to the destination in the flow, Route or the
 // request line.
 func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
@@ -300,10 +290,15 @@ func (p *Proxy) outward(m *sip.Message, n int, s *pass) bool {
 	if flow, ok := parseFlow(s.routes.flow); ok {
 		p.out.Flow, stream = flow, true
 	}
-	if p.out.To, ok = u.Target(); !ok && !p.out.Flow.IsValid() {
+	p.out.To, ok = u.Target()
+	switch {
+	case ok && !u.Other:
+	case p.out.Flow.IsValid():
+		p.out.To = p.out.Flow // only the connection leads there
+	case u.Other:
+		return p.answer(m, s, 502, "No Such Transport", meter.Unroutable)
+	default:
 		return p.answer(m, s, 502, "Cannot Resolve Names", meter.Unroutable)
-	} else if !ok {
-		p.out.To = p.out.Flow
 	}
 	if sent, answered := p.send(m, n, s, stream); !sent {
 		return answered
@@ -371,13 +366,13 @@ func (s *pass) isCounted(m *sip.Message) bool {
 // gets requests of the dialogs of others that are away.
 func (s *pass) isOfTarget() bool {
 	mark := &s.routes.mark
-	return s.routes.signed && !mark.outward && mark.id == s.target.ID && string(mark.typeName) == s.target.TypeName()
+	return s.routes.known && !mark.outward && mark.id == s.target.ID && string(mark.typeName) == s.target.TypeName()
 }
 
 // endElsewhere counts the end of the dialog of another instance than the one that got the
 // BYE. The answer says nothing about that dialog.
 func (p *Proxy) endElsewhere(m *sip.Message, s *pass) {
-	if string(m.Method) == "BYE" && s.routes.signed && !s.isOfTarget() {
+	if string(m.Method) == "BYE" && s.routes.known && !s.isOfTarget() {
 		ty, id := p.dialogOf(s)
 		p.countDialog(m, &stamp{ty: ty, id: id}, false)
 	}
@@ -387,46 +382,6 @@ func (p *Proxy) endElsewhere(m *sip.Message, s *pass) {
 // inward before, through this director or one beside it, and was counted there.
 func (s *pass) isForwarded(m *sip.Message) bool {
 	return s.stamp.outward && bytes.Contains(m.Header, ownBranch)
-}
-
-// appendRoute appends Record-Route to a request that may begin a dialog, and Path to an
-// inward REGISTER.
-func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, outbound, inbound *place) []byte {
-	switch string(m.Method) {
-	case "REGISTER":
-		if s.stamp.outward {
-			return b
-		}
-		b = p.appendURI(append(b, "Path: "...), outbound, 'o', s.stamp.id, p.flow(inbound), p.rules.types[s.stamp.ty].name)
-		return append(b, '\r', '\n')
-	case "INVITE", "SUBSCRIBE", "REFER":
-	default:
-		return b
-	}
-	if s.stamp.ty == noType || s.tagged {
-		return b
-	}
-	id, name := s.stamp.id, p.rules.types[s.stamp.ty].name
-	// Two entries: the first entry in a later request tells its direction, and each side
-	// uses its own transport (RFC 5658 section 4.2).
-	b = append(b, "Record-Route: "...)
-	if !s.stamp.outward {
-		b = p.appendURI(b, outbound, 'o', id, p.flow(inbound), name)
-		b = p.appendURI(append(b, ", "...), inbound, 'i', id, netip.AddrPort{}, name)
-	} else {
-		b = p.appendURI(b, outbound, 'i', id, netip.AddrPort{}, name)
-		b = p.appendURI(append(b, ", "...), inbound, 'o', id, p.out.Flow, name)
-	}
-	return append(b, '\r', '\n')
-}
-
-// flow returns the remote address of the TCP connection that a request came on, for later
-// requests in the other direction (RFC 5626 section 5.3). It is invalid for UDP.
-func (p *Proxy) flow(inbound *place) netip.AddrPort {
-	if inbound.Stream {
-		return p.in.From
-	}
-	return netip.AddrPort{}
 }
 
 // owner returns the type and instance that a request from an instance belongs to. The
@@ -476,13 +431,12 @@ func (p *Proxy) received(v *sip.ViaHop) {
 
 // setParam sets the value of a parameter. text begins with the equals sign.
 func (p *Proxy) setParam(value, text []byte) {
-	end := p.edits.end(value)
-	if len(value) > 0 {
-		start := bytes.LastIndexByte(p.edits.data[:end-len(value)], '=')
-		p.edits.replace(start, end, text)
-		return
+	start := p.edits.offset(value)
+	// The old value may be empty, with or without an equals sign before it.
+	if before := bytes.TrimRight(p.edits.data[:start], " \t"); before[len(before)-1] == '=' {
+		start = len(before) - 1
 	}
-	p.edits.insert(end, text)
+	p.edits.replace(start, p.edits.end(value), text)
 }
 
 // isOwnTag reports whether To has the tag of the director's own answer to the

@@ -38,7 +38,7 @@ func (p *Proxy) response(m *sip.Message, n int) bool {
 			p.server.losses.record(p.in.At, s.ty, s.id, &own)
 		}
 		if !s.outward {
-			p.feedback(&next, p.rules.types[s.ty].Gate)
+			p.feedback(&next)
 		}
 	}
 	if m.NoLength && p.server.places[p.out.Listener].Stream {
@@ -68,16 +68,6 @@ func (p *Proxy) wayBack(own, next *sip.ViaHop) (s stamp, w way, stream, ok bool)
 		case sip.EqualFold(name, countsName):
 			w.counts = true
 		}
-	}
-	if mac == nil && p.keys.oldVias {
-		w.reply, ok = readReply(next, next.Stream)
-		// Anybody could have written a Via without a MAC, so the instance's end must be
-		// trusted.
-		end := p.in.From.Addr()
-		if s.outward {
-			end = w.reply.Addr()
-		}
-		return s, w, next.Stream, ok && p.isTrusted(end)
 	}
 	if flow != nil {
 		if w.flow, stream = parseFlow(flow); !stream {

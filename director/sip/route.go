@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 
+	"vitrine/director/table"
 	"vitrine/wire/sip"
 )
 
@@ -56,13 +57,11 @@ func (p *Proxy) isSigned(m *routeMark) bool {
 
 // routes is the result of reading a request's Route header.
 type routes struct {
-	mark  routeMark // of the first own element with an accepted mark
+	mark  routeMark // of the first own element with a valid MAC
 	flow  []byte    // of the own elements with a valid MAC
 	next  []byte    // the first element that is not the director's, or empty
 	known bool      // mark is set
 	moved []byte    // the last element, which undoStrictRouting moved into the request line; nil: none
-
-	signed bool // mark has a valid MAC
 
 	marks int // that were verified
 }
@@ -112,8 +111,7 @@ func (p *Proxy) takeRoutes(m *sip.Message, r *routes) {
 	}
 }
 
-// takeMark reads the mark of an own element. A mark without a valid MAC is ignored. A
-// mark without any MAC counts while the keyring allows it, but its flow never does.
+// takeMark reads the mark of an own element. A mark without a valid MAC is ignored.
 func (p *Proxy) takeMark(r *routes, user []byte) {
 	mark, ok := parseMark(user)
 	if !ok {
@@ -124,16 +122,15 @@ func (p *Proxy) takeMark(r *routes, user []byte) {
 		return
 	}
 	r.marks++
-	signed := p.isSigned(&mark)
-	if !signed && (len(mark.mac) > 0 || !p.keys.oldRoutes) {
+	if !p.isSigned(&mark) {
 		p.counts.Unsigned.Add(1)
 		return
 	}
-	if len(mark.flow) > 0 && signed {
+	if len(mark.flow) > 0 {
 		r.flow = mark.flow
 	}
 	if !r.known {
-		r.mark, r.known, r.signed = mark, true, signed
+		r.mark, r.known = mark, true
 	}
 }
 
@@ -150,4 +147,64 @@ func (p *Proxy) isOwn(host []byte, port uint16) bool {
 		}
 	}
 	return false
+}
+
+// resume returns the instance for a request of a dialog whose instance the director's own Route
+// entry names. An ACK goes where its INVITE went, even if that instance drains. A later INVITE of
+// the dialog may have gone to another instance by its key. Only if the key is the Call-ID, the key's
+// last instance is that one: dialogs can share other keys.
+func (p *Proxy) resume(m *sip.Message, s *pass, ty table.Type, id uint16, region table.Region) (*table.Target, bool) {
+	key, dialogs, isACK := s.keyIn(m, ty), p.rules.types[ty].Dialogs, string(m.Method) == "ACK"
+	if isACK && !dialogs && key == s.callID {
+		return p.steering.Follow(p.in.At, ty, id, key, region)
+	}
+	return p.steering.Resume(p.in.At, ty, id, key, region, dialogs || isACK)
+}
+
+// dialogOf returns the type and instance that the director's own Route entry names.
+func (p *Proxy) dialogOf(s *pass) (table.Type, uint16) {
+	if !s.routes.known || s.routes.mark.outward {
+		return noType, 0
+	}
+	return p.rules.typeOf(s.routes.mark.typeName), s.routes.mark.id
+}
+
+// appendRoute appends Record-Route to a request that may begin a dialog, and Path to an
+// inward REGISTER.
+func (p *Proxy) appendRoute(b []byte, m *sip.Message, s *pass, outbound, inbound *place) []byte {
+	switch string(m.Method) {
+	case "REGISTER":
+		if s.stamp.outward {
+			return b
+		}
+		b = p.appendURI(append(b, "Path: "...), outbound, 'o', s.stamp.id, p.flow(inbound), p.rules.types[s.stamp.ty].name)
+		return append(b, '\r', '\n')
+	case "INVITE", "SUBSCRIBE", "REFER":
+	default:
+		return b
+	}
+	if s.stamp.ty == noType || s.tagged {
+		return b
+	}
+	id, name := s.stamp.id, p.rules.types[s.stamp.ty].name
+	// Two entries: the first entry in a later request tells its direction, and each side
+	// uses its own transport (RFC 5658 section 4.2).
+	b = append(b, "Record-Route: "...)
+	if !s.stamp.outward {
+		b = p.appendURI(b, outbound, 'o', id, p.flow(inbound), name)
+		b = p.appendURI(append(b, ", "...), inbound, 'i', id, netip.AddrPort{}, name)
+	} else {
+		b = p.appendURI(b, outbound, 'i', id, netip.AddrPort{}, name)
+		b = p.appendURI(append(b, ", "...), inbound, 'o', id, p.out.Flow, name)
+	}
+	return append(b, '\r', '\n')
+}
+
+// flow returns the remote address of the TCP connection that a request came on, for later
+// requests in the other direction (RFC 5626 section 5.3). It is invalid for UDP.
+func (p *Proxy) flow(inbound *place) netip.AddrPort {
+	if inbound.Stream {
+		return p.in.From
+	}
+	return netip.AddrPort{}
 }

@@ -73,8 +73,10 @@ type RulesConfig struct {
 	// count.
 	Trusted []netip.Prefix
 	// Feedback makes the director ask instances for overload feedback (RFC 7339) in its
-	// Via. Clients that ask for feedback get the gate's in any case.
+	// Via.
 	Feedback bool
+	// Overload is the feedback for clients that ask for it; nil: none.
+	Overload *overload.Feedback
 	// Quota limits the requests of each source that is neither an instance nor trusted; nil:
 	// no limit.
 	Quota *overload.Quota
@@ -88,6 +90,7 @@ type Rules struct {
 	region   func(netip.Addr) table.Region
 	trusted  []netip.Prefix
 	feedback bool
+	overload *overload.Feedback
 	quota    *overload.Quota
 	all      table.Types // that a rule names
 }
@@ -106,7 +109,7 @@ type steeringRule struct {
 // NewRules checks and prepares rules. A type's name goes into URIs, so it must consist of
 // letters, digits, '-' and '_'.
 func NewRules(c RulesConfig) (*Rules, error) {
-	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback, quota: c.Quota}
+	r := &Rules{region: c.Region, trusted: slices.Clone(c.Trusted), feedback: c.Feedback, overload: c.Overload, quota: c.Quota}
 	for _, name := range c.Types {
 		if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 			return nil, fmt.Errorf("type %q: its name must consist of letters, digits, '-' and '_', because it goes into Record-Route", name)
@@ -149,13 +152,8 @@ func (r *Rules) typeOf(name []byte) table.Type {
 // method, or the method that it follows.
 func (r *Rules) find(m *sip.Message) (found *steeringRule, named bool) {
 	found, named = r.match(m.Method, m.Event)
-	if found == nil && !named {
-		switch string(m.Method) {
-		case "ACK", "CANCEL", "BYE", "PRACK", "UPDATE", "INFO":
-			found, named = r.match(invite, m.Event)
-		case "NOTIFY":
-			found, named = r.match(subscribe, m.Event)
-		}
+	if method := followed(m.Method); method != nil && !named {
+		found, named = r.match(method, m.Event)
 	}
 	if found != nil {
 		return found, true
@@ -169,6 +167,17 @@ func (r *Rules) find(m *sip.Message) (found *steeringRule, named bool) {
 }
 
 var invite, subscribe = []byte("INVITE"), []byte("SUBSCRIBE")
+
+// followed returns the method whose rules a method without rules follows; nil: none.
+func followed(method []byte) []byte {
+	switch string(method) {
+	case "ACK", "CANCEL", "BYE", "PRACK", "UPDATE", "INFO":
+		return invite
+	case "NOTIFY":
+		return subscribe
+	}
+	return nil
+}
 
 func (r *Rules) match(method, event []byte) (found *steeringRule, named bool) {
 	for i := range r.rules {
@@ -190,6 +199,22 @@ func matchesEvent(want string, event []byte) bool {
 		return true
 	}
 	return string(sip.WithoutParams(event)) == want
+}
+
+// appendEvents appends Allow-Events, which a 489 must have (RFC 6665 section 8.2), with the event
+// packages that the rules have for the method.
+func (r *Rules) appendEvents(b, method []byte) []byte {
+	if _, named := r.match(method, nil); !named {
+		method = followed(method)
+	}
+	before := "Allow-Events: "
+	for i := range r.rules {
+		if rule := &r.rules[i]; rule.event != "" && (rule.method == "" || rule.method == string(method)) {
+			b = append(append(b, before...), rule.event...)
+			before = ", "
+		}
+	}
+	return append(b, '\r', '\n')
 }
 
 // hash returns the key that the rule steers a request by. callID is the hash of the

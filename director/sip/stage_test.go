@@ -102,7 +102,7 @@ func keyring(t testing.TB, ids ...uint8) *Keyring {
 	for _, id := range ids {
 		keys = append(keys, SigningKey{ID: id, Secret: [16]byte{id, 0x5e}, Via: true, Route: true})
 	}
-	r, err := NewKeyring(keys, false, false)
+	r, err := NewKeyring(keys)
 	if err != nil {
 		t.Fatal(err)
 	}

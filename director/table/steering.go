@@ -147,6 +147,22 @@ func (s *Steering) Resume(now time.Duration, ty Type, id uint16, key uint64, reg
 	return s.Choose(now, ty, key, region)
 }
 
+// Follow returns the instance for a message that belongs to an earlier one with the same ID and key,
+// as an ACK belongs to its INVITE. If the instance with that ID drains, the earlier message may have
+// gone to another one by its key. So Follow returns the instance that the key had last, if the key is
+// remembered. Otherwise Follow is like Resume with dialogs.
+func (s *Steering) Follow(now time.Duration, ty Type, id uint16, key uint64, region Region) (target *Target, ok bool) {
+	v := s.epochs.view.Load()
+	if named := v.findUsable(ty, id); named != nil && named.State != vitrine.Active {
+		if _, entry := s.find(now, hash(ty, key, 0)); entry != 0 {
+			if latest := v.findUsable(ty, entryID(entry)); latest != nil {
+				return latest, true
+			}
+		}
+	}
+	return s.Resume(now, ty, id, key, region, true)
+}
+
 // chooseOld chooses when the table in force has no instance for new keys. A known key's old
 // instance may still be there.
 func (s *Steering) chooseOld(v *View, now time.Duration, ty Type, h uint64, place *uint64, entry uint64) (*Target, bool) {

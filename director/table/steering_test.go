@@ -228,6 +228,12 @@ func TestResume(t *testing.T) {
 	if got := resume(start+second+Transition, key, false); got == "reg-2" {
 		t.Error("a request goes to a draining instance after the transition")
 	}
+	if at, ok := s.Follow(start+second+Transition, 0, id, key, 0); !ok || at.Name == "reg-2" {
+		t.Error("a message does not follow the request that has moved from the draining instance")
+	}
+	if at, ok := s.Follow(start+second+Transition, 0, id, key+2, 0); !ok || at.Name != "reg-2" {
+		t.Error("a message whose request was forgotten does not go to its draining instance")
+	}
 	if _, ok := s.Resume(start, 0, 1, key, 0, true); !ok {
 		t.Error("a request for a removed instance found no instance")
 	}

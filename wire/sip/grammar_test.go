@@ -77,7 +77,7 @@ func TestCutElement(t *testing.T) {
 
 func TestURI(t *testing.T) {
 	for _, c := range []struct {
-		text, want string // user, host, port, maddr, stream; empty if not a SIP URI
+		text, want string // user, host, port, maddr, transport (true: TCP, other: neither); empty if not a SIP URI
 		target     string // empty for a host name
 		bare       string
 	}{
@@ -85,6 +85,9 @@ func TestURI(t *testing.T) {
 		{"SIP:192.0.2.1:5070;lr;Transport=TCP", `none 192.0.2.1 5070 "" true`, "192.0.2.1:5070", "SIP:192.0.2.1:5070"},
 		{"sip:a:secret@[2001:db8::1]:5070;maddr=192.0.2.9?Subject=x;transport=tcp", `"a" [2001:db8::1] 5070 "192.0.2.9" false`, "192.0.2.9:5070", "sip:a:secret@[2001:db8::1]:5070"},
 		{"sip:[::1]", `none [::1] 0 "" false`, "[::1]:5060", "sip:[::1]"},
+		{"sip:a@192.0.2.1;transport=UDP", `"a" 192.0.2.1 0 "" false`, "192.0.2.1:5060", "sip:a@192.0.2.1"},
+		{"sip:a@192.0.2.1;transport=", `"a" 192.0.2.1 0 "" false`, "192.0.2.1:5060", "sip:a@192.0.2.1"},
+		{"sip:a@192.0.2.1;transport=tls", `"a" 192.0.2.1 0 "" false other`, "192.0.2.1:5060", "sip:a@192.0.2.1"},
 		{"sip:a@example.com?x=y", `"a" example.com 0 "" false`, "", "sip:a@example.com"},
 		// RFC 4475 section 3.1.1.2, and RFC 3261 section 19.1.1: a user with semicolons and question marks.
 		{"sip:1_unusual.URI~(to-be!sure)&isn't+it$/crazy?,/;;*:&it+has=1,weird!*pas$wo~d_too.(doesn't-it)@example.com",
@@ -106,7 +109,11 @@ func TestURI(t *testing.T) {
 		if u.User != nil {
 			user = fmt.Sprintf("%q", u.User)
 		}
-		if got := fmt.Sprintf("%s %s %d %q %v", user, u.Host, u.Port, u.MAddr, u.Stream); ok != (c.want != "") || ok && got != c.want {
+		got := fmt.Sprintf("%s %s %d %q %v", user, u.Host, u.Port, u.MAddr, u.Stream)
+		if u.Other {
+			got += " other"
+		}
+		if ok != (c.want != "") || ok && got != c.want {
 			t.Errorf("%s: got %s %v, want %s", c.text, got, ok, c.want)
 		}
 		if to, isIP := u.Target(); ok && (isIP != (c.target != "") || isIP && to.String() != c.target) {

@@ -48,6 +48,7 @@ type URI struct {
 	Port   uint16 // 0 if there is none
 	MAddr  []byte
 	Stream bool // transport=tcp
+	Other  bool // a transport other than UDP and TCP, such as transport=tls
 }
 
 // ParseURI parses a SIP URI. ok is false for other schemes, including SIPS, for a
@@ -79,6 +80,7 @@ func ParseURI(text []byte) (u URI, ok bool) {
 			u.MAddr = value
 		case EqualFold(name, "transport"):
 			u.Stream = EqualFold(value, "tcp")
+			u.Other = !u.Stream && len(value) > 0 && !EqualFold(value, "udp")
 		}
 	}
 	return u, true
