@@ -1,7 +1,6 @@
 package director
 
 import (
-	"crypto/tls"
 	"errors"
 
 	"vitrine/internal/access"
@@ -10,15 +9,14 @@ import (
 // guard admits requests by their origin.
 func (d *Director) guard() access.Guard {
 	return access.Guard{
-		Service: "director", Tokens: func() access.Tokens { return *d.tokens.Load() }, Socket: d.socket, Reads: []string{explainPath}, Log: d.log,
+		Service: "director", Tokens: func() access.Tokens { return d.tokens.Load().Tokens() }, Socket: d.socket, Reads: []string{explainPath}, Log: d.log,
 	}
 }
 
-// tlsConfig returns the TLS configuration of the control interface; nil: no TLS.
-func (c *Config) tlsConfig() (*tls.Config, error) {
-	config, err := access.TLS(c.Control.Certificate, c.Control.Key, c.Control.Clients)
+// locateTLS returns the error of a TLS file as an error of the option that names the file.
+func (c *Config) locateTLS(err error) error {
 	if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
-		return nil, c.file.BadInput(bad.Error(), bad.Want, "control", bad.Option)
+		return c.file.BadInput(bad.Error(), bad.Want, "control", bad.Option)
 	}
-	return config, err
+	return err
 }

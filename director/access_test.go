@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"vitrine"
 	"vitrine/director/client"
 	"vitrine/internal/access"
 	"vitrine/internal/certtest"
@@ -70,15 +71,46 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestTokensAreReadDespiteTheFile checks that a change of the configuration that needs a restart does not keep
+// a removed token valid. A broken file of tokens does not keep a configuration that names another one from
+// coming into force.
+func TestTokensAreReadDespiteTheFile(t *testing.T) {
+	dir := t.TempDir()
+	tokens := write(t, filepath.Join(dir, "tokens"), token+"\n")
+	path := write(t, filepath.Join(dir, "director.yaml"), good+"control: {token_file: tokens}\n")
+	r := run(t, path)
+	c, err := client.New(client.Access{URL: r.Control(), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, tokens, strings.Repeat("z", 32)+"\n")
+	write(t, path, strings.Replace(good, "transition: 2s", "transition: 5s", 1)+"control: {token_file: tokens}\n")
+	if err := r.Director.reload(); err == nil || !strings.Contains(err.Error(), "transition has changed") {
+		t.Errorf("reload of a setting that needs a restart: got %v", err)
+	}
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("with the removed token: got error %v, want 401", err)
+	}
+	write(t, filepath.Join(dir, "others"), token+"\n")
+	write(t, tokens, "short\n")
+	write(t, path, good+"control: {token_file: others}\n")
+	if err := r.Director.reload(); err != nil {
+		t.Error(err)
+	}
+	if s, err := c.Status(t.Context()); err != nil || s.Reload.Error != "" {
+		t.Errorf("with a token of the other file: got status %+v, %v", s, err)
+	}
+}
+
 // TestCertificates checks that with client authorities, only clients with their
-// certificates get access.
+// certificates get access. A reload replaces the authorities.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)
 	certtest.Loopback(t, dir, "director", authority)
-	certtest.Loopback(t, dir, "operator", authority)
+	certtest.Loopback(t, dir, "operator", certtest.Loopback(t, dir, "clients", nil))
 	certtest.Loopback(t, dir, "stranger", nil)
-	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {certificate: director.pem, key: director.key, clients: authority.pem}\n"))
+	r := run(t, write(t, filepath.Join(dir, "director.yaml"), good+"control: {certificate: director.pem, key: director.key, clients: clients.pem}\n"))
 	with := func(name string) error {
 		a := client.Access{URL: "https://" + r.Control(), Authorities: filepath.Join(dir, "authority.pem")}
 		if name != "" {
@@ -104,26 +136,17 @@ func TestCertificates(t *testing.T) {
 	if got := ask(t, http.DefaultClient, http.MethodGet, "http://"+r.Control()+"/v1/status"); got != http.StatusBadRequest {
 		t.Errorf("plain HTTP request: got status %d, want 400", got)
 	}
-	certtest.Loopback(t, dir, "authority", nil)
-	r.reloadLogged(t, 1)
-}
-
-// reloadLogged reloads twice, and checks how many reloads the log then has. The second reload
-// changes nothing.
-func (r *running) reloadLogged(t *testing.T, want int) {
-	t.Helper()
-	for range 2 {
-		if err := r.Director.reload(); err != nil {
-			t.Error(err)
-		}
-		if got := strings.Count(r.log.String(), "configuration reloaded"); got != want {
-			t.Errorf("the log has %d reloads, want %d: %s", got, want, r.log)
-		}
+	certtest.Loopback(t, dir, "clients", nil)
+	if err := r.Director.reload(); err != nil {
+		t.Error(err)
+	}
+	if with("operator") == nil {
+		t.Error("connected with a certificate of an authority that the reload has removed")
 	}
 }
 
-// TestCertificatesAreReadAgain rotates the certificate of a running director, which is logged. A
-// broken file changes nothing.
+// TestCertificatesAreReadAgain rotates the certificate of a running director without a reload. A broken file
+// changes nothing, and its error is reported until the file is mended.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	authority := certtest.Loopback(t, dir, "authority", nil)
@@ -143,7 +166,9 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		return c.ConnectionState().PeerCertificates[0].SerialNumber
 	}
 	made := certtest.Loopback(t, dir, "director", authority).Certificate.SerialNumber
-	r.reloadLogged(t, 1)
+	if err := r.readAgain(); err != nil {
+		t.Error(err)
+	}
 	if got := serial(); got.Cmp(made) != 0 {
 		t.Errorf("the served certificate has serial %s, want %s of the new certificate", got, made)
 	}
@@ -153,6 +178,16 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 	if got := serial(); got.Cmp(made) != 0 {
 		t.Errorf("after a reload with a broken file: certificate serial %s, want %s", got, made)
+	}
+	if _, err := r.lastReload(); !vitrine.IsBadInput(err) {
+		t.Errorf("the last reload has error %v, want that of the certificate", err)
+	}
+	certtest.Loopback(t, dir, "director", authority)
+	if err := r.readAgain(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.lastReload(); err != nil {
+		t.Errorf("after the file was mended, the last reload has error %v", err)
 	}
 }
 
@@ -176,7 +211,11 @@ func TestNoHost(t *testing.T) {
 // TestNoSocketIsNamed checks that a director without a unix socket does not mention one.
 func TestNoSocketIsNamed(t *testing.T) {
 	d := &Director{log: slog.New(slog.DiscardHandler)}
-	d.tokens.Store(new(access.Tokens))
+	none, err := access.ReadTokenFile("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.tokens.Store(none)
 	for socket, want := range map[string]string{"": "this director has no unix socket, and its log has the reason", "/run/d.sock": "or use the unix socket /run/d.sock"} {
 		d.socket = socket
 		w := httptest.NewRecorder()

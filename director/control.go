@@ -29,22 +29,22 @@ const maxBody = 4 << 20
 
 // openControl opens or takes over the listener of the control interface.
 func (d *Director) openControl(ctx context.Context, c *Config) error {
-	opening, err := access.ReadTokens(c.Control.TokenFile)
+	tokens, err := access.ReadTokenFile(c.Control.TokenFile)
 	if err != nil {
 		return err
 	}
-	d.tokens.Store(&opening)
-	secure, err := c.tlsConfig()
-	if err != nil {
-		return err
+	d.tokens.Store(tokens)
+	if c.Control.Certificate != "" {
+		if d.secure, err = access.LoadTLS(c.Control.Certificate, c.Control.Key, c.Control.Clients); err != nil {
+			return c.locateTLS(err)
+		}
 	}
 	l, err := d.options.Handover.listen(ctx, c.Listen.Control)
 	if err != nil {
 		return fmt.Errorf("listen for control at %s: %w", c.Listen.Control, err)
 	}
-	if secure != nil {
-		d.secure.Store(secure)
-		l = tls.NewListener(l, access.FollowTLS(d.secure.Load))
+	if d.secure != nil {
+		l = tls.NewListener(l, d.secure.Config())
 	}
 	d.control = l
 	return nil

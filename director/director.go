@@ -10,7 +10,6 @@ package director
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +26,7 @@ import (
 	"vitrine/director/overload"
 	"vitrine/director/table"
 	"vitrine/internal/access"
+	"vitrine/internal/durable"
 )
 
 // Options configure a Director.
@@ -61,20 +61,23 @@ type Director struct {
 	socket     string        // path of the unix socket
 	socketFile fs.FileInfo   // of the unix socket; nil: this director has no file there
 	madeSocket bool          // this process created the unix socket and did not take it over
+	lostSocket bool          // warnOfLostSocket has logged it
 	restarts   chan struct{} // requested by REST
 
 	publishing sync.Mutex // guards the fields down to frozen
 	state      state
 	published  uint64 // version of the roster
 	gates      map[string]*overload.Gate
+	feedback   *overload.Feedback         // for SIP clients
 	quotas     map[string]*overload.Quota // by protocol
 	drains     map[string]time.Duration   // since when an instance drains, by name
 	blind      time.Duration              // until then, transactions that only the previous process counted may be in flight
-	unsaved    error                      // of the last write of the state file
+	disk       disk                       // of the state file
+	unsaved    error                      // why the state file may lack the state; nil: it has it
 	frozen     bool                       // during a hand-over
 
-	tokens    atomic.Pointer[access.Tokens]
-	secure    atomic.Pointer[tls.Config] // of control; nil: no TLS
+	tokens    atomic.Pointer[access.TokenFile]
+	secure    *access.ServerTLS // of control; nil: no TLS
 	keys      atomic.Pointer[[]key]
 	reloads   reloads
 	handovers failures
@@ -98,8 +101,9 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Director{options: o, log: o.Log, now: o.Clock.Now, roster: newRoster(), restarts: make(chan struct{}, 1), samples: make(chan meter.Sample, 64), begun: o.Clock.Wall()}
+	d := &Director{options: o, log: o.Log, now: o.Clock.Now, roster: newRoster(), feedback: overload.NewFeedback(), restarts: make(chan struct{}, 1), samples: make(chan meter.Sample, 64), begun: o.Clock.Wall()}
 	d.config.Store(c)
+	d.disk.replace = durable.Replace
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -179,7 +183,6 @@ func (d *Director) restore(c *Config) (old *state, err error) {
 	if old != nil {
 		d.state.Starts = old.Starts + 1
 	}
-	d.state.noteUpgrade(old, d.options.Clock.Wall())
 	return old, d.firstTable(c, old)
 }
 
@@ -227,8 +230,8 @@ func (d *Director) firstTable(c *Config, old *state) error {
 
 // saveStart writes the state of this start. It is the last step that can fail, because a director that does
 // not start must not replace the state of one that serves. If the write fails, as on a full disk, the
-// director still starts if the file already has the epoch in force. With GTP-C it does not, because GTP-C
-// needs the number of starts in the file.
+// director still starts if the next start makes the same state of the file. With GTP-C it does not, because
+// GTP-C needs the number of starts in the file.
 func (d *Director) saveStart(c *Config, old *state) error {
 	err := d.state.write(c.State)
 	if err == nil || len(c.Listen.GTPC) > 0 || !d.state.isIn(old) {
@@ -236,7 +239,7 @@ func (d *Director) saveStart(c *Config, old *state) error {
 	}
 	d.unsaved = err // saveTerms tries again
 	d.counts.stateFailures.Add(1)
-	d.log.Error("cannot save the state; the file still has the present epoch", "epoch", d.state.Current.Epoch, "error", err)
+	d.log.Error("cannot save the state; the file still has the same instances", "epoch", d.state.Current.Epoch, "error", err)
 	return nil
 }
 
@@ -252,6 +255,7 @@ func (d *Director) Run(ctx context.Context) error {
 	g.Go(func() error { return d.tick(ctx) })
 	g.Go(func() error { return d.logDrops(ctx) })
 	g.Go(func() error { return d.listenToFile(ctx) })
+	g.Go(func() error { return d.rereadFiles(ctx) })
 	restarts := make(chan struct{}) // closed when no restart runs or can begin
 	g.Go(func() error {
 		defer close(restarts)
@@ -272,7 +276,7 @@ func (d *Director) Run(ctx context.Context) error {
 		return errors.Join(err, d.options.Handover.finish(d, restarts))
 	})
 	err := g.Wait()
-	d.saveTerms() // unless a new process has the state file
+	d.saveLast() // unless a new process has the state file
 	if !errors.Is(err, errHandedOver) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(until)) {
 		return err
 	}
@@ -319,6 +323,9 @@ func (d *Director) tick(ctx context.Context) error {
 		}
 		if n%100 == 0 {
 			d.logLosses()
+		}
+		if n%600 == 0 {
+			d.warnOfLostSocket()
 		}
 	}
 }

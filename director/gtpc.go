@@ -20,7 +20,7 @@ func (d *Director) openGTPC(c *Config, inherited []*os.File) (*protocol, error) 
 		return nil, err
 	}
 	s, err := gtpc.Listen(gtpc.Config{
-		Addresses: addresses, Workers: c.Workers, Inherited: inherited, Now: d.now, Epochs: d.epochs, Meter: d.meter, Policy: policy,
+		Addresses: addresses, Workers: c.Workers, Inherited: inherited, Now: d.now, Epochs: d.epochs, Meter: d.meter, Policy: policy, Log: d.log,
 		Counter: c.GTPC.RestartCounter, First: d.state.Starts * sequencesPerStart, PeerPort: uint16(c.GTPC.PeerPort),
 		Region: regionFinder(c), Keys: c.Memory.Keys, Sessions: c.Memory.Sessions, Exchanges: c.Memory.Exchanges,
 	})
@@ -88,6 +88,7 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 	}
 	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for lack of room; their answers are lost.", t.ExchangesForgotten)
 	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room, although no session of theirs had ended.", t.SessionsForgotten)
+	e.count("sessions_collided_total", "Learned TEIDs that two instances gave to sessions that live; messages for the earlier one go to the later one.", t.SessionsCollided)
 	e.gauge("sessions_learned", "TEIDs learned.", float64(t.Sessions))
 	e.count("peers_forgotten_total", "TEIDs of GTP-C peers forgotten for lack of room, although no session of theirs had ended, or not learned because another peer has them; instances cannot send requests to them.", t.PeersForgotten)
 	e.gauge("peers_learned", "TEIDs of GTP-C peers learned.", float64(t.Peers))

@@ -259,11 +259,13 @@ func (d *Director) restart(ctx context.Context) error {
 }
 
 // freeze applies pending changes, because the new process reads the state file, and then
-// rejects further changes and publications. It first waits for a reload to end. If the file lacks
-// a change and cannot be written, freeze returns an error: the new process would lose the change.
+// rejects further changes and publications. It first waits for a reload to end, and up to 5 s for a late
+// write. If the file lacks a change and cannot be written, freeze returns an error: the new process would
+// lose the change.
 func (d *Director) freeze(ctx context.Context) error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()
+	late := time.Now().Add(5 * time.Second)
 	for {
 		wait, err := d.publish()
 		if err != nil {
@@ -275,8 +277,11 @@ func (d *Director) freeze(ctx context.Context) error {
 		d.frozen = unsaved == nil && wait == 0 && d.roster.freeze(d.published)
 		frozen := d.frozen
 		d.publishing.Unlock()
-		if frozen || unsaved != nil {
+		if frozen || unsaved != nil && (!errors.Is(unsaved, errLate) || time.Now().After(late)) {
 			return unsaved
+		}
+		if unsaved != nil {
+			wait = max(wait, 100*time.Millisecond)
 		}
 		select {
 		case <-ctx.Done():

@@ -326,6 +326,16 @@ func (d *Director) saveTerms() {
 	d.keepTerms()
 }
 
+// saveLast is saveTerms at the end of Run. It waits for the disk without a limit, because a write must not
+// replace the file after a later director has read it.
+func (d *Director) saveLast() {
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	d.disk.wait()
+	d.keepTerms()
+	d.disk.wait()
+}
+
 // keepTerms is saveTerms for a caller that holds the lock of publications.
 func (d *Director) keepTerms() {
 	terms := d.roster.allTerms()

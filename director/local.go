@@ -66,6 +66,18 @@ func openSocket(network, path string) (net.Listener, error) {
 	return access.OpenSocket(network, path, "director", "set another path under control.socket")
 }
 
+// warnOfLostSocket logs once that somebody has removed the unix socket. Only tick calls it.
+func (d *Director) warnOfLostSocket() {
+	if d.socket == "" || d.lostSocket {
+		return
+	}
+	if _, err := os.Lstat(d.socket); errors.Is(err, fs.ErrNotExist) {
+		d.lostSocket = true
+		d.log.Warn("the unix socket of control is gone, as after its user's last session: changes need a token or a client certificate. "+
+			"Run loginctl enable-linger, or set control.socket, and start again", "socket", d.socket)
+	}
+}
+
 // removeSocket removes the unix socket, unless another director has put its own there. No
 // other process may serve the socket.
 func (d *Director) removeSocket() {

@@ -211,6 +211,25 @@ func TestSocketOfAnother(t *testing.T) {
 	}
 }
 
+// TestALostSocketIsReportedOnce removes the socket, as the system does at the end of the user's last session.
+func TestALostSocketIsReportedOnce(t *testing.T) {
+	log := new(hosttest.Output)
+	d := &Director{log: log.Logger(), socket: write(t, filepath.Join(t.TempDir(), "socket"), "")}
+	d.warnOfLostSocket()
+	if log.String() != "" {
+		t.Errorf("a socket that exists is reported:\n%s", log.String())
+	}
+	if err := os.Remove(d.socket); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		d.warnOfLostSocket()
+	}
+	if log.Count("level=WARN") != 1 || log.Count(d.socket) != 1 {
+		t.Errorf("a lost socket must have one warning with its path:\n%s", log.String())
+	}
+}
+
 // TestOrigins checks that a web page has no access, whatever its host name resolves to.
 func TestOrigins(t *testing.T) {
 	dir := t.TempDir()

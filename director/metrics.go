@@ -14,7 +14,6 @@ import (
 	"vitrine/director/datagram"
 	"vitrine/director/latency"
 	"vitrine/director/meter"
-	"vitrine/internal/access"
 	"vitrine/internal/vitals"
 )
 
@@ -30,8 +29,8 @@ func (d *Director) metricsHandler() http.Handler {
 		_, err := d.lastReload()
 		return err != nil
 	}}
-	if d.secure.Load() != nil {
-		self.Expiry = func() time.Time { return access.Expiry(d.secure.Load()) }
+	if d.secure != nil {
+		self.Expiry = d.secure.Expiry
 	}
 	self.Register(r)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
@@ -169,7 +168,7 @@ func (c *collector) types(e emitter) {
 		e.gauge("gate_rate", "Transactions per second that the overload gate admits.", now.Rate, "type", name)
 		e.count("gate_admitted_total", "Transactions admitted.", now.Admitted, "type", name)
 		e.count("gate_refused_total", "Transactions refused.", now.Refused, "type", name)
-		e.gauge("gate_loss", "Share refused recently, 0 to 1, as in RFC 7339 feedback.", float64(now.Loss)/100, "type", name)
+		e.gauge("gate_loss", "Share refused recently, 0 to 1. SIP clients that support RFC 7339 learn the smallest of all SIP types.", float64(now.Loss)/100, "type", name)
 	}
 }
 
@@ -182,7 +181,7 @@ func (c *collector) service(e emitter) {
 	e.gauge("epoch", "Number of the table in force.", float64(v.Table.Epoch()))
 	e.count("epochs_total", "Changes of epoch since the start.", d.counts.epochs.Load())
 	e.count("publications_total", "Changes of epoch or health since the start.", d.counts.publications.Load())
-	e.count("state_failures_total", "Writes of the state file that failed.", d.counts.stateFailures.Load())
+	e.count("state_failures_total", "Writes of the state file that failed or came late.", d.counts.stateFailures.Load())
 	failed, _, _ := d.handovers.read()
 	e.count("restarts_failed_total", "Hand-overs that failed, after which this process continued.", failed)
 	d.reloads.mu.Lock()

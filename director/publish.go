@@ -88,7 +88,7 @@ func (d *Director) publish() (wait time.Duration, err error) {
 }
 
 // recordEpoch writes the new epoch to disk before it is in force. The director continues if
-// that fails: only a restart would miss the change.
+// that fails or takes too long: only a restart would miss the change.
 func (d *Director) recordEpoch(fresh epochState, rules []Rule) {
 	s := &d.state
 	before := s.Current
@@ -96,13 +96,14 @@ func (d *Director) recordEpoch(fresh epochState, rules []Rule) {
 	s.Previous, s.Current, s.Rules, s.Terms = &before, fresh, rules, d.roster.allTerms()
 	s.Boot, s.Changed, s.Wall = clock.Boot, d.now(), clock.Wall()
 	d.save()
-	d.drains = fresh.drains(d.now(), d.drains) // the epoch comes into force now, and a slow disk may have taken seconds
+	d.drains = fresh.drains(d.now(), d.drains) // the epoch comes into force now, and a slow disk may have taken a second
 }
 
-// save writes the state file. If that fails, saveTerms tries again. The log has the first failure only.
+// save writes the state file. If that fails or takes too long, saveTerms tries again. The log has the first
+// failure only.
 func (d *Director) save() {
 	was := d.unsaved
-	d.unsaved = d.state.write(d.config.Load().State)
+	d.unsaved = d.state.writeBy(d.disk.write, d.config.Load().State)
 	switch {
 	case d.unsaved != nil:
 		d.counts.stateFailures.Add(1)

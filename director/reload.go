@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vitrine/document"
@@ -21,8 +22,9 @@ type reloads struct {
 	mu     sync.Mutex
 	done   uint64
 	failed uint64
-	at     time.Time
-	err    error // of the last
+	at     time.Time // as lastReload returns it
+	err    error     // of the last
+	unread error     // of the files of tokens, certificates and keys, when they were last read
 }
 
 // settle is how long the file must be unchanged before it is read, because editors write
@@ -70,57 +72,84 @@ func isTransient(err error) bool {
 	return errors.As(err, &lease) || errors.Is(err, errFrozen)
 }
 
-// reload puts the whole configuration file in force, or changes nothing. If the file has not
-// changed, reload only reads the tokens, certificates and keys again, which are in other files.
-// Changes by REST stay in the parts of the file that have not changed. reload logs the outcome
-// before the status shows it. A transient error is logged and counted once.
+// reload reads the tokens, certificates and keys again, and puts the whole configuration file in force, or
+// nothing of it. Changes by REST stay in the parts of the file that have not changed. reload logs an error of
+// the configuration before the status shows it. A transient error is logged and counted once.
 func (d *Director) reload() error {
 	d.reloads.serial.Lock()
 	defer d.reloads.serial.Unlock()
+	_, was := d.lastReload()
+	unread := d.readFiles() // first, because an error of the configuration must not keep a leaked token valid
 	changed, err := d.load()
 	d.reloads.mu.Lock()
 	defer d.reloads.mu.Unlock()
-	was := d.reloads.err
 	d.reloads.at, d.reloads.err = d.options.Clock.Wall(), err
-	if err != nil {
-		if isTransient(err) && was != nil && was.Error() == err.Error() {
-			return err
-		}
-		d.reloads.failed++
-		d.log.Error("reload failed; the configuration is unchanged", "error", err, "tried_again", isTransient(err))
-		return err
-	}
-	if changed {
+	if changed && err == nil { // with the files that the new configuration names
+		d.reloads.unread, unread = nil, nil
 		d.reloads.done++
 		d.log.Info("configuration reloaded", "file", d.options.Path)
 	}
-	return nil
+	err = errors.Join(err, unread)
+	if err == nil || isTransient(err) && was != nil && was.Error() == err.Error() {
+		return err
+	}
+	d.reloads.failed++
+	d.log.Error("reload failed; the configuration is unchanged", "error", err, "tried_again", isTransient(err))
+	return err
 }
 
+// readFiles reads the files of tokens, certificates and keys again that the configuration in force names. A
+// file with an error changes nothing: its old content stays in force. The caller holds reloads.serial.
+func (d *Director) readFiles() error {
+	c := d.config.Load()
+	keys, err := loadKeys(c, c, d.options.Clock.Wall())
+	if err == nil {
+		d.keys.Store(&keys)
+		d.updateKeyring()
+	}
+	err = errors.Join(d.tokens.Load().Reload(), d.readCertificates(c), err)
+	d.reloads.mu.Lock()
+	defer d.reloads.mu.Unlock()
+	if d.reloads.unread = err; err != nil {
+		d.reloads.at = d.options.Clock.Wall()
+	}
+	return err
+}
+
+// readCertificates reads the files of certificates again. Their paths never change.
+func (d *Director) readCertificates(c *Config) error {
+	if d.secure == nil {
+		return nil
+	}
+	return c.locateTLS(d.secure.Reload())
+}
+
+// rereadFiles reads the files again every 30 s until ctx is done, as the other services do.
+func (d *Director) rereadFiles(ctx context.Context) error {
+	access.Reread(ctx, nil, d.log, new(atomic.Bool), d.readAgain) // lastReload has the error
+	return context.Cause(ctx)
+}
+
+// readAgain is readFiles without a reload.
+func (d *Director) readAgain() error {
+	d.reloads.serial.Lock()
+	defer d.reloads.serial.Unlock()
+	return d.readFiles()
+}
+
+// load puts the configuration file in force if it has changed.
 func (d *Director) load() (changed bool, err error) {
 	old := d.config.Load()
 	c, err := Load(d.options.Path)
-	if err != nil {
+	if err != nil || c.Digest() == old.Digest() {
 		return false, err
-	}
-	opening, err := access.ReadTokens(c.Control.TokenFile)
-	if err != nil {
-		return false, err
-	}
-	secure, err := c.tlsConfig()
-	if err != nil {
-		return false, err
-	}
-	keys, err := loadKeys(c, old, d.options.Clock.Wall())
-	if err != nil {
-		return false, err
-	}
-	if c.Digest() == old.Digest() {
-		secured, was, had := d.secure.Swap(secure), d.tokens.Swap(&opening), d.keys.Swap(&keys)
-		d.updateKeyring()
-		return !access.SameTLS(secured, secure) || !slices.Equal(*was, opening) || !slices.Equal(*had, keys), nil
 	}
 	if err := c.checkChanges(old); err != nil {
+		return false, err
+	}
+	tokens, unread := access.ReadTokenFile(c.Control.TokenFile)
+	keys, err := loadKeys(c, old, d.options.Clock.Wall())
+	if err := errors.Join(unread, d.readCertificates(c), err); err != nil {
 		return false, err
 	}
 	// Try everything that can fail before the first change.
@@ -140,8 +169,7 @@ func (d *Director) load() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	d.tokens.Store(&opening)
-	d.secure.Store(secure)
+	d.tokens.Store(tokens)
 	d.keys.Store(&keys)
 	defer d.updateKeyring()
 	return true, d.takeEffect(c)
@@ -195,11 +223,12 @@ func (c *Config) checkChanges(old *Config) error {
 	return errs.Join()
 }
 
-// lastReload returns the time of the last reload and its error; a zero time: no reload yet.
+// lastReload returns the time of the last reload, or of the last failure to read the files if that is later. The
+// error joins both. A zero time means neither yet.
 func (d *Director) lastReload() (at time.Time, err error) {
 	d.reloads.mu.Lock()
 	defer d.reloads.mu.Unlock()
-	return d.reloads.at, d.reloads.err
+	return d.reloads.at, errors.Join(d.reloads.err, d.reloads.unread)
 }
 
 // explainError joins the parts of an error for one line of JSON.

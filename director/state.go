@@ -29,9 +29,6 @@ type state struct {
 
 	Terms map[string]term `json:"terms,omitempty"` // the latest leases, by type
 
-	Signs    bool      `json:"signs"`             // the director writes MACs into SIP messages
-	Upgraded time.Time `json:"upgraded,omitzero"` // when it began to write MACs; zero: at its first start
-
 	Boot    string        `json:"boot_id"`
 	Changed time.Duration `json:"changed_ns"` // since that boot
 	Wall    time.Time     `json:"changed_at"`
@@ -60,9 +57,15 @@ func (s *state) age(c Clock) time.Duration {
 }
 
 // isIn reports whether old, the content of the state file, has everything that a start needs to restore s.
-// old may be nil. With the same configuration file, the rules are the same too.
+// old may be nil. With the same configuration file, the rules are the same too. Leases that are over do
+// not matter, because each start ends them by the terms of the file.
 func (s *state) isIn(old *state) bool {
-	return old != nil && old.Digest == s.Digest && old.Signs == s.Signs && old.Current.Epoch == s.Current.Epoch && old.Current.sameAs(&s.Current)
+	if old == nil || old.Digest != s.Digest {
+		return false
+	}
+	before := old.Current
+	before.Leases = s.Current.Leases
+	return before.sameAs(&s.Current)
 }
 
 // readState reads the file; it returns nil if there is none.
@@ -86,10 +89,13 @@ func readState(path string) (*state, error) {
 
 // write replaces the file durably: a restarted director must know every epoch that workers
 // have used.
-func (s *state) write(path string) error {
+func (s *state) write(path string) error { return s.writeBy(durable.Replace, path) }
+
+// writeBy is write with a function like durable.Replace.
+func (s *state) writeBy(replace replacer, path string) error {
 	text, err := json.Marshal(s)
 	if err == nil {
-		err = durable.Replace(path, text, 0o600)
+		err = replace(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write the director's state %s: %w", path, err)

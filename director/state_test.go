@@ -309,7 +309,8 @@ func TestUnsavedChangesAreNotHandedOver(t *testing.T) {
 }
 
 // TestStartOnAFullDisk checks that a director starts although it cannot write its state, if the file has
-// the state already. The name of the file is so long that no temporary file fits beside it.
+// the state already, or only a lease more that is over. The name of the file is so long that no temporary
+// file fits beside it.
 func TestStartOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, filepath.Join(dir, "director.yaml"), good)
@@ -325,18 +326,26 @@ func TestStartOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Digest = c.Digest()
-	content, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
+	var r *running
+	for _, leased := range []bool{false, true} {
+		if leased {
+			s.Terms = map[string]term{"session": {Token: 3, Holder: "redline", TTL: time.Second}}
+			s.Current.Leases = []lease{{Type: "session", Token: 3}}
+			epoch++
+		}
+		content, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, c.State, string(content))
+		r = run(t, path)
+		r.checkDrained(t, epoch)
+		r.saveTerms()
+		if n := r.counts.stateFailures.Load(); n < 2 || strings.Count(r.log.String(), "cannot save the state") != 1 || r.settle(t).Unsaved == "" {
+			t.Errorf("leased %t: got %d failures, want at least 2 and one log line; log: %s", leased, n, r.log)
+		}
+		r.stop()
 	}
-	write(t, c.State, string(content))
-	r := run(t, path)
-	r.checkDrained(t, epoch)
-	r.saveTerms()
-	if n := r.counts.stateFailures.Load(); n < 2 || strings.Count(r.log.String(), "cannot save the state") != 1 || r.settle(t).Unsaved == "" {
-		t.Errorf("got %d failures, want at least 2 and one log line; log: %s", n, r.log)
-	}
-	r.stop()
 	write(t, path, strings.Replace(text, "weight: 100}", "weight: 250}", 1))
 	if _, err := New(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "write the director's state") {
 		t.Errorf("with instances that are not in the state file: got %v", err)

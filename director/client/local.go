@@ -1,11 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,18 +61,27 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 }
 
 // dialControl connects to the director with the control address. It tries the director's
-// unix socket first, where this user needs no token, and then TCP.
+// unix socket first, where this user needs no token, and then TCP. The name localhost means
+// both loopback addresses.
 func dialControl(ctx context.Context, network, address string) (net.Conn, error) {
+	all := []string{address}
 	if port, ok := strings.CutPrefix(address, "localhost:"); ok {
-		address = "127.0.0.1:" + port
+		all = []string{"127.0.0.1:" + port, "[::1]:" + port}
 	}
-	if at, err := netip.ParseAddrPort(address); err == nil && runstate.Private(runstate.DefaultRoot()) == nil {
-		path := SocketPath(at)
-		if _, err := os.Lstat(path); err == nil {
-			if c, err := dialSocket(ctx, path); err == nil {
+	for _, text := range all {
+		if at, err := netip.ParseAddrPort(text); err == nil && runstate.Private(runstate.DefaultRoot()) == nil {
+			if c, err := dialSocket(ctx, SocketPath(at)); err == nil {
 				return c, nil // the socket file of a dead director remains, but refuses connections
 			}
 		}
 	}
-	return (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
+	var first error
+	for _, to := range all {
+		c, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, to)
+		if err == nil {
+			return c, nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return nil, first
 }

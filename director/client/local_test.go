@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,25 +15,40 @@ import (
 )
 
 // TestSocketThatComesLate checks that a client uses the socket as soon as the socket exists, even
-// if the director has answered over TCP before.
+// if the director has answered over TCP before. The name localhost means both loopback addresses.
 func TestSocketThatComesLate(t *testing.T) {
 	if err := runstate.MakeRoot(runstate.DefaultRoot()); err != nil {
 		t.Skip(err)
 	}
-	ways := make(chan string, 2)
-	by := func(way string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			ways <- way
-			_, _ = w.Write([]byte("{}"))
-		})
+	for host, name := range map[string]string{"127.0.0.1": "127.0.0.1", "[::1]": "localhost"} {
+		t.Run(name, func(t *testing.T) { testLateSocket(t, host, name) })
 	}
-	tcp := httptest.NewServer(by("tcp"))
-	defer tcp.Close()
-	c, err := New(Access{URL: tcp.URL})
+}
+
+// testLateSocket serves at the loopback address host, for a client that calls it name.
+func testLateSocket(t *testing.T, host, name string) {
+	ways := make(chan string, 2)
+	serve := func(network, address string) net.Addr {
+		t.Helper()
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			ways <- network
+			_, _ = w.Write([]byte("{}"))
+		}))
+		s.Listener.Close()
+		s.Listener = l
+		s.Start()
+		t.Cleanup(s.Close)
+		return l.Addr()
+	}
+	at := netip.MustParseAddrPort(serve("tcp", host+":0").String())
+	c, err := New(Access{URL: fmt.Sprintf("http://%s:%d", name, at.Port())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := SocketPath(netip.MustParseAddrPort(tcp.Listener.Addr().String()))
 	ask := func(want string) {
 		t.Helper()
 		if _, err := c.Status(t.Context()); err != nil {
@@ -43,18 +59,11 @@ func TestSocketThatComesLate(t *testing.T) {
 		}
 	}
 	ask("tcp")
+	path := SocketPath(at)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	local := httptest.NewUnstartedServer(by("unix"))
-	local.Listener.Close()
-	local.Listener = l
-	local.Start()
-	defer local.Close()
+	serve("unix", path)
 	ask("unix")
 }
 

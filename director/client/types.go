@@ -108,10 +108,10 @@ type Status struct {
 	Steering     SteeringCounters `json:"steering"`
 }
 
-// A Reload is the result of reading the configuration file again.
+// A Reload is the result of reading the configuration file, or the files that it names, again.
 type Reload struct {
 	At    time.Time `json:"at"`
-	Error string    `json:"error,omitempty"` // Why the old configuration stays in force.
+	Error string    `json:"error,omitempty"` // Why the old configuration, tokens, certificates or keys stay in force.
 }
 
 // A Restart is a hand-over to a new process that failed, so that the old process continued.

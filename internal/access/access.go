@@ -24,9 +24,9 @@ import (
 // Tokens are the SHA-256 digests of the accepted tokens.
 type Tokens [][sha256.Size]byte
 
-// ReadTokens reads a file of tokens, one per line. It ignores empty lines, and comment lines that
+// readTokens reads a file of tokens, one per line. It ignores empty lines, and comment lines that
 // begin with #. Without a path, it returns nil.
-func ReadTokens(path string) (all Tokens, err error) {
+func readTokens(path string) (all Tokens, err error) {
 	if path == "" {
 		return nil, nil
 	}

@@ -1,13 +1,11 @@
 package access
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -18,7 +16,7 @@ type TokenFile struct {
 	known atomic.Pointer[Tokens]
 }
 
-// ReadTokenFile reads a file as ReadTokens does.
+// ReadTokenFile reads a file of tokens. Without a path, there are no tokens.
 func ReadTokenFile(path string) (*TokenFile, error) {
 	t := &TokenFile{path: path}
 	return t, t.Reload()
@@ -26,7 +24,7 @@ func ReadTokenFile(path string) (*TokenFile, error) {
 
 // Reload reads the file again. After an error the tokens stay unchanged.
 func (t *TokenFile) Reload() error {
-	known, err := ReadTokens(t.path)
+	known, err := readTokens(t.path)
 	if err == nil {
 		t.known.Store(&known)
 	}
@@ -65,34 +63,17 @@ func (t *ServerTLS) Reload() error {
 }
 
 // Config returns a configuration that uses the last loaded files for each connection.
-func (t *ServerTLS) Config() *tls.Config { return FollowTLS(t.current.Load) }
-
-// Expiry returns when the certificate in force expires.
-func (t *ServerTLS) Expiry() time.Time { return Expiry(t.current.Load()) }
-
-// Expiry returns when the certificate of a configuration that TLS returned expires.
-func Expiry(c *tls.Config) time.Time { return c.Certificates[0].Leaf.NotAfter }
-
-// FollowTLS returns a server configuration that calls current for each connection and uses the
-// result.
-func FollowTLS(current func() *tls.Config) *tls.Config {
+func (t *ServerTLS) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return current(), nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.current.Load(), nil },
 	}
 }
 
-// SameTLS reports whether two configurations that TLS returned have the same certificate and the
-// same authorities of clients.
-func SameTLS(a, b *tls.Config) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	same := func(x, y tls.Certificate) bool { return slices.EqualFunc(x.Certificate, y.Certificate, bytes.Equal) }
-	return slices.EqualFunc(a.Certificates, b.Certificates, same) && a.ClientCAs.Equal(b.ClientCAs)
-}
+// Expiry returns when the certificate in force expires.
+func (t *ServerTLS) Expiry() time.Time { return t.current.Load().Certificates[0].Leaf.NotAfter }
 
-// rereadEvery bounds how long a change of tokens or certificates goes unnoticed.
+// rereadEvery bounds how long a change of the files goes unnoticed.
 const rereadEvery = 30 * time.Second
 
 // Reread calls all reload functions on request and every 30 s, until ctx ends. It logs their
@@ -121,7 +102,7 @@ func Reread(ctx context.Context, asked <-chan struct{}, log *slog.Logger, failed
 		failed.Store(err != nil)
 		switch {
 		case err != nil:
-			log.Error("cannot reload tokens or certificates: the old ones stay in use", "error", err)
+			log.Error("cannot reload tokens, certificates or keys: the old ones stay in use", "error", err)
 		case wanted:
 			log.Info("tokens and certificates were read again")
 		}
