@@ -10,6 +10,7 @@ import (
 	director "vitrine/director/gtpc"
 	"vitrine/director/meter"
 	"vitrine/director/table"
+	"vitrine/internal/hosttest"
 	"vitrine/wire/gtpc"
 	"vitrine/wire/gtpc/gtpctest"
 )
@@ -24,6 +25,7 @@ type bench struct {
 	d      *director.Server
 	of     *table.Table
 	meter  *meter.Meter
+	log    hosttest.Output
 }
 
 // newBench makes a bench. limit bounds each of the director's memories; 0 means the defaults. The
@@ -60,7 +62,7 @@ func newBench(tb testing.TB, number uint8, limit int, places ...string) *bench {
 		listeners = append(listeners, free(tb, at))
 	}
 	b.d, err = director.Listen(director.Config{
-		Addresses: listeners, Now: func() time.Duration { return b.now }, Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, PeerPort: 9,
+		Addresses: listeners, Now: func() time.Duration { return b.now }, Epochs: table.NewEpochs(table.Transition, 0, of, nil), Meter: m, Policy: policy, Log: b.log.Logger(), PeerPort: 9,
 		Exchanges: limit, Sessions: limit, Keys: limit,
 	})
 	if err != nil {

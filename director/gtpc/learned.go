@@ -165,13 +165,18 @@ func (l *learned) victim(b *learnedBucket, seconds uint32) (victim *learnedEntry
 	return victim
 }
 
-// put remembers the owner of a TEID, in place of an earlier owner.
-func (l *learned) put(now time.Duration, teid uint32, whose owner) {
+// put remembers the owner of a TEID, in place of an earlier owner. It returns the earlier
+// owner, unless a session of the TEID has ended and the TEID was not used since; id 0: none.
+func (l *learned) put(now time.Duration, teid uint32, whose owner) (before owner) {
 	b, lock := l.bucket(teid)
 	seconds := uint32(now / time.Second)
 	lock.Lock()
 	defer lock.Unlock()
+	if e := l.entry(b, seconds, teid); e != nil && !e.ended {
+		before = e.owner
+	}
 	l.enter(b, learnedEntry{owner: whose, teid: teid, seconds: seconds})
+	return before
 }
 
 // enter replaces the entry of the same TEID, or else evicts one. The caller holds the lock.

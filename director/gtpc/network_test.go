@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -122,7 +123,7 @@ func (n *network) direct(s11, s5 byte) *side {
 	}
 	d := &side{n: n, s11: n.ip(s11), s5: n.ip(s5)}
 	addresses := []netip.AddrPort{netip.AddrPortFrom(d.s11, director.Port), netip.AddrPortFrom(d.s5, director.Port)}
-	d.config = director.Config{Addresses: addresses, Workers: 2, Now: n.now, Epochs: n.epochs, Meter: n.meter, Policy: policy, Counter: 3, Exchanges: 4096, Sessions: 4096, Keys: 1024}
+	d.config = director.Config{Addresses: addresses, Workers: 2, Now: n.now, Epochs: n.epochs, Meter: n.meter, Policy: policy, Log: slog.New(slog.DiscardHandler), Counter: 3, Exchanges: 4096, Sessions: 4096, Keys: 1024}
 	if d.Server, err = director.Listen(d.config); err != nil {
 		n.t.Fatal(err)
 	}

@@ -188,13 +188,18 @@ func (e *exchange) isAcceptedBy(m *message) bool {
 	return ok && m.Type == response && m.cause.Accepted() && e.kind != gtpc.DeleteSessionRequest
 }
 
-// learnPeer remembers the peer's TEID that an answer makes valid. The TEID is in the
-// request if an instance accepts it, or in a peer's answer to an instance's request.
+// learnPeer remembers the peer's TEID that an answer makes valid. The TEID is in a request that an
+// instance accepts, in the header of the answer if the request has none, or in a peer's answer to
+// an instance's request.
 func (w *worker) learnPeer(t *turn, e *exchange) {
 	s := w.server
 	if e.receiver.id != 0 {
-		if e.claim.alias != 0 && e.isAcceptedBy(t.message) {
+		switch {
+		case !e.isAcceptedBy(t.message):
+		case e.claim.alias != 0:
 			s.peers.accept(t.now, e.claim, e.receiver)
+		case e.sender.id == 0 && e.teid != 0 && t.TEID != 0: // a peer's request about a session
+			w.relearnPeer(t, e)
 		}
 		return
 	}
@@ -208,6 +213,21 @@ func (w *worker) learnPeer(t *turn, e *exchange) {
 	// There is no alias here, because an S-GW also gives its P-GW's F-TEID to others.
 	if a := s.addressOf(t.policy, f); ok && f.TEID != 0 && a.IsValid() && !s.own(a) && t.policy.admits(a) && !w.isAnothers(t, e.sender, f.TEID) {
 		s.peers.accept(t.now, claim{placeOf(netip.AddrPortFrom(a, s.config.PeerPort)), f.TEID, f.TEID}, e.sender)
+	}
+}
+
+// relearnPeer remembers a peer's TEID that the director does not know, as after a crash. The
+// instance knows it and answers to it, although the request had no F-TEID. Of the peer's
+// addresses, the director knows only the source of the request.
+func (w *worker) relearnPeer(t *turn, e *exchange) {
+	peers := w.server.peers
+	if _, known := peers.find(t.now, t.TEID); known || w.isAnothers(t, e.receiver, t.TEID) {
+		return
+	}
+	c := claim{address: e.from, given: t.TEID, alias: t.TEID}
+	c.address.port = w.server.config.PeerPort
+	if peers.claim(t.now, c, e.receiver) {
+		peers.accept(t.now, c, e.receiver)
 	}
 }
 

@@ -98,7 +98,58 @@ func TestPeerIsNotTakenOver(t *testing.T) {
 		t.Fatalf("the unknown peer got %+v", m)
 	}
 	session.reaches(t, peer, 1000, 13)
+
+	stranger.send(plain(gtpc.ModifyBearerRequest, session.own, 4))
+	n.send(answered(n.receive(), 1000))
+	if m := stranger.receive(); m.Type != gtpc.ModifyBearerResponse || m.Sequence != 4 {
+		t.Fatalf("the unknown peer got %+v", m)
+	}
+	session.reaches(t, peer, 1000, 14)
 	stranger.quiet()
+}
+
+// TestPeerKnownByAnAnswer checks that an instance's answer to a request without F-TEID makes the
+// director learn a TEID that it does not know, as after a crash. The request must name a session, and
+// the TEID must not be another's.
+func TestPeerKnownByAnAnswer(t *testing.T) {
+	own, _ := director.PrefixOf(1, 2)
+	session := own.SessionTEID(1, 1)
+	other, _ := director.PrefixOf(1, 3)
+	claimed := with(gtpc.ModifyBearerRequest, own.SessionTEID(2, 2), 9, gtpc.Endpoint{Interface: gtpc.S11MME, TEID: 77, V4: honest.Addr()})
+	for _, c := range []struct {
+		name   string
+		to     uint32 // the TEID in the request
+		teid   uint32 // in the answer
+		before []byte // a request of another peer
+		answer func(*gtpc.Message, uint32) []byte
+		want   netip.AddrPort
+	}{
+		{"accepted", session, 77, nil, answered, listens(another.Addr())},
+		{"refused", session, 77, nil, refused, netip.AddrPort{}},
+		{"a request about no session", 0, 77, nil, answered, netip.AddrPort{}},
+		{"an answer without TEID", session, 0, nil, answered, netip.AddrPort{}},
+		{"another peer claims it", session, 77, claimed, answered, netip.AddrPort{}},
+		{"another instance has it", session, other.SessionTEID(1, 1), nil, answered, netip.AddrPort{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, 1, 1<<10)
+			request := plain(gtpc.ModifyBearerRequest, c.to, 5)
+			instance := b.instanceOf(t, request, another)
+			if c.before != nil {
+				b.deliver(t, c.before, honest)
+			}
+			sent, ok := b.deliver(t, request, another)
+			if !ok {
+				t.Fatalf("the request was not forwarded: %+v", b.counters(t))
+			}
+			if m, ok := b.deliver(t, c.answer(&sent, c.teid), instance); !ok || m.TEID != c.teid || m.Sequence != 5 {
+				t.Fatalf("got %+v: %+v", m, b.counters(t))
+			}
+			if to := b.goesTo(t, instance, c.teid); to != c.want {
+				t.Errorf("requests go to %v, want %v", to, c.want)
+			}
+		})
+	}
 }
 
 // TestEqualTEIDs checks that two MMEs that both count their TEIDs from 1 get their own messages.

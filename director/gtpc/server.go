@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -36,6 +37,7 @@ type Config struct {
 	Epochs    *table.Epochs
 	Meter     *meter.Meter
 	Policy    *Policy
+	Log       *slog.Logger
 
 	// Counter is the restart counter. A change tells peers that all sessions are lost, so
 	// the counter must outlive the director's own restarts (TS 23.007 clause 18).
@@ -69,13 +71,14 @@ type Server struct {
 	sessions  *learned     // TEIDs that instances gave out
 	peers     *learned     // TEIDs of peers, by the TEIDs that instances know
 	seed      maphash.Seed // of aliases
+	warned    atomic.Bool  // the log has a collision of TEIDs
 }
 
 // Listen opens or takes over the sockets. Messages wait in the sockets until Run. The
 // caller closes the Server.
 func Listen(c Config) (*Server, error) {
-	if c.Epochs == nil || c.Meter == nil || c.Policy == nil || c.Now == nil || len(c.Addresses) == 0 {
-		return nil, errors.New("gtpc: a Config needs Addresses, Epochs, Meter, Policy and Now")
+	if c.Epochs == nil || c.Meter == nil || c.Policy == nil || c.Now == nil || c.Log == nil || len(c.Addresses) == 0 {
+		return nil, errors.New("gtpc: a Config needs Addresses, Epochs, Meter, Policy, Now and Log")
 	}
 	c.Exchanges = cmp.Or(c.Exchanges, 1<<18)
 	c.Sessions = cmp.Or(c.Sessions, 1<<18)
@@ -222,6 +225,7 @@ type Counters struct {
 
 	ExchangesForgotten uint64 // unanswered exchanges that made room: their answer is lost
 	SessionsForgotten  uint64 // learned TEIDs that made room, although no session had ended
+	SessionsCollided   uint64 // learned TEIDs that two instances gave to sessions that live
 	PeersForgotten     uint64
 	Sessions, Peers    int // TEIDs remembered now
 	Datagrams          datagram.Counters
@@ -250,6 +254,7 @@ func (s *Server) Counters() (t Counters, err error) {
 		t.OverQuota += c.overQuota.Load()
 		t.Strangers += c.strangers.Load()
 		t.Aliased += c.aliased.Load()
+		t.SessionsCollided += c.collided.Load()
 	}
 	t.Datagrams, err = s.group.Counters()
 	return t, err

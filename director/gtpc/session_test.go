@@ -284,7 +284,7 @@ func TestInstanceGone(t *testing.T) {
 }
 
 // TestRestart checks that a restart with a hand-over loses nothing. A restart without one may lose
-// only learned TEIDs and open answers.
+// only learned TEIDs and open answers. After an accepted request, the instance must reach the peer.
 func TestRestart(t *testing.T) {
 	for name, way := range ways() {
 		for _, carry := range []bool{true, false} {
@@ -312,6 +312,10 @@ func TestRestart(t *testing.T) {
 				}
 				got.send(answered(again, 1000))
 				if m := peer.receive(); m.Sequence != 2 {
+					t.Fatalf("%+v", m)
+				}
+				got.send(plain(gtpc.DownlinkData, 1000, 3))
+				if m := peer.receive(); m.Type != gtpc.DownlinkData || m.TEID != 1000 {
 					t.Fatalf("%+v", m)
 				}
 				if n := s.counters(); (n.UnknownTEID == 0) != known || n.Stray != map[bool]uint64{true: 0, false: 1}[carry] {

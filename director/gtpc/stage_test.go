@@ -3,6 +3,7 @@ package gtpc_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -61,7 +62,7 @@ type stageConfig struct {
 // newStage starts a director with instances of each type. Their IDs count from 1.
 func newStage(t *testing.T, types []string, options ...option) *stage {
 	t.Helper()
-	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Workers: 2, Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
+	c := stageConfig{each: 2, weight: 1, firstID: 1, inside: netip.AddrFrom4([4]byte{127, 0, 0, 1}), config: director.Config{Workers: 2, Log: slog.New(slog.DiscardHandler), Counter: 9, Exchanges: 1024, Sessions: 1024, Keys: 1024}}
 	for _, ty := range types {
 		c.options = append(c.options, director.TypeOption{Type: ty, Sessions: true})
 	}

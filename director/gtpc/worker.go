@@ -27,8 +27,8 @@ type worker struct {
 }
 
 type counts struct {
-	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked, overQuota, strangers, aliased atomic.Uint64
-	_                                                                                                                                                                [64]byte
+	received, forwarded, echoes, versions, malformed, stray, again, rejected, unruled, unreachable, unknownTEID, keyless, piggybacked, overQuota, strangers, aliased, collided atomic.Uint64
+	_                                                                                                                                                                          [64]byte
 }
 
 // A turn is the state of one message while it is handled.
@@ -351,19 +351,41 @@ func (w *worker) learn(t *turn, to way) {
 	}
 	o := owner{instance: t.origin, key: to.key, hasKey: to.hasKey}
 	if t.hasSender {
-		w.learnOwn(t, o, t.sender)
+		w.learnOwn(t, o, to.receiver, t.sender)
 	}
 	// In this F-TEID, a P-GW sends its own TEID, but an S-GW sends its P-GW's.
 	if t.Type == gtpc.CreateSessionResponse && t.hasPGW && (!t.hasSender || t.pgw.Has(t.in.From.Addr())) {
-		w.learnOwn(t, o, t.pgw)
+		w.learnOwn(t, o, to.receiver, t.pgw)
 	}
 }
 
-func (w *worker) learnOwn(t *turn, o owner, f gtpc.Endpoint) {
+func (w *worker) learnOwn(t *turn, o owner, receiver instance, f gtpc.Endpoint) {
 	if prefix, ok := t.policy.prefixOf(o.instance); f.TEID == 0 || ok && f.TEID>>(keyBits+serialBits) == prefix.TEID>>(keyBits+serialBits) {
 		return
 	}
-	w.server.sessions.put(t.now, f.TEID, o)
+	before := w.server.sessions.put(t.now, f.TEID, o)
+	if before.id == 0 || before.instance == o.instance {
+		return
+	}
+	// An owner with the same key has the same session, which has moved, unless that owner is
+	// the receiver: a P-GW may choose the TEID of the session's S-GW. Of a key, a TEID with
+	// a prefix carries only the low bits.
+	if before.instance == receiver || before.hasKey && o.hasKey && (before.key^o.key)%numberOfKeys != 0 {
+		w.countCollision(t, before.instance, o.instance, f.TEID)
+	}
+}
+
+// countCollision counts a TEID that two instances gave to sessions that live, and logs the
+// first one. Messages of the earlier session then go to the later instance.
+func (w *worker) countCollision(t *turn, earlier, later instance, teid uint32) {
+	one, other := t.view.Table.ByID(earlier.ty, earlier.id), t.view.Table.ByID(later.ty, later.id)
+	if one == nil || other == nil {
+		return
+	}
+	w.counts.collided.Add(1)
+	if s := w.server; s.warned.CompareAndSwap(false, true) {
+		s.config.Log.Warn("two instances without TEID prefix chose the same TEID: messages for the earlier one go to the later one", "teid", teid, "earlier", one.Name, "later", other.Name)
+	}
 }
 
 // replaceCounter replaces the sender's restart counter by the shared one. Each side sees
