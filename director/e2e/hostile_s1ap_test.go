@@ -51,7 +51,8 @@ func budgetS1AP() int64 {
 		tables  = (workers+1)*entries*8 + 65536*26 // keys, transactions, sources
 		ues     = maxUEs * 160
 		queues  = 64 << 20 // bound on all send queues
-		// An association has a receive buffer of 32 KiB, an empty queue of 64 KiB, and two stacks.
+		// An association has a receive buffer of less than 32 KiB (no attack sends a long message after S1 Setup),
+		// an empty queue of 64 KiB, and two stacks.
 		association  = 112 << 10
 		associations = maxENodeBs * (1 + mmesBehind) * association
 		collected    = 2 // the heap grows to twice the live heap between two collections

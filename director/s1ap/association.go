@@ -29,13 +29,17 @@ const (
 	queueShare = 8
 	// keptBuffer is the size of the largest empty buffer that an association keeps.
 	keptBuffer = 64 << 10
-	// firstBuffer and lastBuffer are the initial and the largest size of the receive buffer:
-	// most associations are idle, and a frame has at most 16 KiB.
+	// firstBuffer is the initial size of the receive buffer: most associations are idle. The buffer
+	// grows for a frame that is longer: to shortFrame, and after S1 Setup to longFrame.
 	firstBuffer = 4 << 10
-	lastBuffer  = 32 << 10
+	shortFrame  = frame.HeaderSize + shortMessage
+	longFrame   = frame.HeaderSize + frame.MaxMessage
+	// shortMessage is the longest message that names no UE, in octets. The director keeps some of
+	// these messages. A UE's radio capability alone can be longer.
+	shortMessage = 1<<14 + 64
 	// stall is the timeout of a write, and of the rest of a frame.
 	stall = 10 * time.Second
-	// silence is how long a TCP peer may acknowledge nothing. SCTP has its own heartbeats.
+	// silence is how long a TCP peer may acknowledge nothing. Package sctp has limits of its own.
 	silence = 30 * time.Second
 )
 
@@ -286,6 +290,7 @@ func (a *association) drain() {
 // A reading is the receive buffer of an association and its deadlines.
 type reading struct {
 	buffer   []byte
+	long     bool      // frames above shortFrame are admitted
 	to       int       // octets in buffer
 	first    time.Time // deadline of S1 Setup; zero: none
 	partial  time.Time // deadline for the rest of a partial frame; zero: there is none
@@ -297,10 +302,7 @@ type reading struct {
 func (a *association) read(r *reading, received func(frames []byte)) error {
 	r.buffer = make([]byte, firstBuffer)
 	for {
-		if r.to == len(r.buffer) { // a large frame, or a busy peer
-			r.buffer = append(r.buffer, make([]byte, min(len(r.buffer), lastBuffer-len(r.buffer)))...)
-		}
-		if err := r.setDeadline(a.conn); err != nil {
+		if err := errors.Join(r.grow(), r.setDeadline(a.conn)); err != nil {
 			return err
 		}
 		n, err := a.conn.Read(r.buffer[r.to:])
@@ -327,6 +329,24 @@ func (a *association) read(r *reading, received func(frames []byte)) error {
 	}
 }
 
+// grow makes room for a frame that is longer than the buffer.
+func (r *reading) grow() error {
+	size, most := len(r.buffer), shortFrame
+	if r.long {
+		most = longFrame
+	}
+	switch {
+	case r.to < size:
+		return nil
+	case size >= most:
+		return frame.ErrLength
+	}
+	larger := make([]byte, min(2*size, most)) // append would take more
+	copy(larger, r.buffer)
+	r.buffer = larger
+	return nil
+}
+
 // whole returns the length of the whole frames in the buffer, in octets.
 func (r *reading) whole() (octets int, err error) {
 	rest := r.buffer[:r.to]
@@ -339,12 +359,16 @@ func (r *reading) whole() (octets int, err error) {
 	}
 }
 
-// keep moves the octets after the whole frames to the front of the buffer.
+// keep moves the octets after the whole frames to the front of the buffer. It frees a long buffer that is
+// empty.
 func (r *reading) keep(whole int) {
 	r.to = copy(r.buffer, r.buffer[whole:r.to])
 	switch {
 	case r.to == 0:
 		r.partial = time.Time{}
+		if len(r.buffer) > shortFrame {
+			r.buffer = make([]byte, firstBuffer)
+		}
 	case whole > 0 || r.partial.IsZero():
 		r.partial = time.Now().Add(stall)
 	}

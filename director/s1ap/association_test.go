@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vitrine/director/meter"
+	"vitrine/wire/s1ap/frame"
 )
 
 // TestSlowPeerKeepsItsAssociation writes a queue to a peer that reads all the time, but needs longer for
@@ -61,6 +62,24 @@ func TestStuckPeerLosesItsAssociation(t *testing.T) {
 			t.Errorf("error %v, %d drops, %d octets are left", a.err, dropped, s.queued.Load())
 		}
 	})
+}
+
+// TestReceiveBuffer grows the buffer until the frame is too long, and then empties it.
+func TestReceiveBuffer(t *testing.T) {
+	for most, long := range map[int]bool{shortFrame: false, longFrame: true} {
+		r := &reading{buffer: make([]byte, firstBuffer), long: long}
+		err := error(nil)
+		for err == nil {
+			r.to = len(r.buffer)
+			err = r.grow()
+		}
+		if !errors.Is(err, frame.ErrLength) || r.to != most {
+			t.Errorf("room for %d octets, want %d; error %v", r.to, most, err)
+		}
+		if r.keep(r.to); len(r.buffer) > shortFrame {
+			t.Errorf("an empty buffer has %d octets", len(r.buffer))
+		}
+	}
 }
 
 // TestLostHostEndsItsConnection drops all segments to a peer, as the loss of the peer's host does. The

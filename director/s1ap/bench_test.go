@@ -32,7 +32,7 @@ func BenchmarkForwarder(b *testing.B) {
 	up, at := pair(b)
 	to, sink := pair(b)
 	go func() {
-		buffer := make([]byte, lastBuffer)
+		buffer := make([]byte, 32<<10)
 		for {
 			n, err := at.Read(buffer)
 			if err != nil {

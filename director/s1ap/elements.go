@@ -36,8 +36,13 @@ type elements struct {
 	reason           reason
 }
 
+// isUrgent reports whether a UE connects for an emergency call or has high priority. Congestion control
+// does not apply to such UEs (TS 24.301 clause 5.3.9, TS 23.401 clause 4.3.7.4.2.1). The eNodeB says so.
+func (e *elements) isUrgent() bool { return e.reason == emergency || e.reason == highPriority }
+
 // parse reads the elements of a message. If it fails, it returns the cause to send. A repeated
-// element is an error, because director and instance might use different copies.
+// element is an error, because director and instance might use different copies. So is a long message
+// that names no UE, because the director keeps some of those.
 func (e *elements) parse(m *s1ap.Message) (cause s1ap.Cause, ok bool) {
 	*e = elements{}
 	it := m.Elements()
@@ -49,8 +54,11 @@ func (e *elements) parse(m *s1ap.Message) (cause s1ap.Cause, ok bool) {
 		e.has |= which
 		e.count++
 	}
-	if it.Err != nil {
+	switch {
+	case it.Err != nil:
 		return s1ap.CauseTransferSyntax, false
+	case len(m.Octets) > shortMessage && e.has&bothIDs == 0:
+		return s1ap.CauseAbstractSyntax, false
 	}
 	return s1ap.Cause{}, true
 }

@@ -3,6 +3,7 @@ package s1ap
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -52,8 +53,8 @@ type enodeb struct {
 func (s *Server) serve(ctx context.Context, e *enodeb) {
 	stop := context.AfterFunc(ctx, e.abort)
 	defer stop()
-	t := s.newTurn(e.worker)
-	err := e.read(new(reading), func(frames []byte) {
+	t, r := s.newTurn(e.worker), new(reading)
+	err := e.read(r, func(frames []byte) {
 		t.begin()
 		t.each(frames, func(whole, message []byte) {
 			if !e.gone {
@@ -61,10 +62,15 @@ func (s *Server) serve(ctx context.Context, e *enodeb) {
 			}
 		})
 		t.reconcile(ctx, e)
+		r.long = e.state != down
 		t.end()
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		s.config.Log.Debug("an eNodeB's association ended", "enodeb", e.peer, "error", err)
+		level := slog.LevelDebug
+		if isUnreadable(err) {
+			level = slog.LevelWarn
+		}
+		s.config.Log.Log(ctx, level, "an eNodeB's association ended", "enodeb", e.peer, "error", err)
 	}
 	if errors.Is(err, errLate) || errors.Is(err, os.ErrDeadlineExceeded) {
 		s.late.Add(1)

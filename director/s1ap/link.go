@@ -171,7 +171,7 @@ func (l *link) connect(ctx context.Context, t *turn) (was bool, err error) {
 			}
 		})
 		if was = was || l.state == up; was {
-			r.first = time.Time{}
+			r.first, r.long = time.Time{}, true
 		}
 		t.end()
 	})

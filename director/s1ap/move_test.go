@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -364,8 +365,8 @@ func TestConfigurationUpdateReachesInstancesOfNowAndLater(t *testing.T) {
 		v, _ := m.Find(s1ap.SupportedTAs)
 		areas := s1ap.ParseAreas(v)
 		name, _ := m.Find(s1ap.ENBName)
-		if got, _ := s1ap.ParseName(name); !areas.Next() || areas.TAC != 99 || string(got) != e.Name || m.Check() != nil {
-			t.Errorf("got TAC %d, name %s", areas.TAC, got)
+		if !areas.Next() || areas.TAC != 99 || !strings.HasSuffix(string(name), e.Name) || m.Check() != nil {
+			t.Errorf("got TAC %d, name %q", areas.TAC, name)
 		}
 	}
 }

@@ -60,7 +60,12 @@ func Messages() []string {
 // 9.2.1.3a) plus one.
 type reason uint8
 
-const unknown reason = 0
+// The reasons that the director itself tells apart.
+const (
+	unknown reason = iota
+	emergency
+	highPriority
+)
 
 // causes has the names of the reasons: first unknown, then in the order of TS 36.413.
 var causes = [...]string{

@@ -22,7 +22,8 @@ var noResource = s1ap.Cause{Group: s1ap.Transport, Value: 0}
 
 // setUp begins the S1 Setup of an eNodeB (TS 36.413 clause 8.7.3). The director repeats the
 // request to each instance, and answers when all attempts are over, so that the instance of the
-// eNodeB's first message is reachable. An eNodeB that repeats S1 Setup has lost its UEs.
+// eNodeB's first message is reachable. An eNodeB that repeats S1 Setup has lost its UEs, also if the
+// director refuses it.
 func (t *turn) setUp(e *enodeb, data []byte) {
 	in := &t.in
 	served, sound := t.policy.Pool.serves(in.areas)
@@ -34,18 +35,23 @@ func (t *turn) setUp(e *enodeb, data []byte) {
 		t.worker.counts.unexpected.Add(1)
 		t.indicate(e.association, 0, s1ap.CauseIncompatible)
 		return
-	case !served:
-		t.failSetup(e, s1ap.CauseUnknownPLMN, "it is of another network")
-		return
 	case e.state == up && t.now < e.last+setupPause:
 		t.failSetup(e, s1ap.CauseIncompatible, "it is too soon after the last")
+		return
+	}
+	if e.state == up {
+		t.clear(e)
+		e.until = t.now + t.server.config.First
+	}
+	switch {
+	case !served:
+		t.failSetup(e, s1ap.CauseUnknownPLMN, "it is of another network")
 		return
 	case !t.server.claim(e, in.enodeb):
 		t.worker.meter.Drop(t.now, meter.NoType, meter.Stranger, e.peer)
 		t.failSetup(e, s1ap.CauseIncompatible, "another address has its identity")
 		return
 	}
-	t.clear(e)
 	e.id, e.key, e.setup, e.state = in.enodeb, keyOf(in.enodeb), bytes.Clone(data), settingUp
 }
 

@@ -24,18 +24,18 @@ func TestSetupIsAnsweredForThePool(t *testing.T) {
 	if err := m.Parse(raw); err != nil {
 		t.Fatal(err)
 	}
-	name, _ := m.Find(s1ap.MMEName)
-	if got, _ := s1ap.ParseName(name); string(got) != "pool" {
-		t.Errorf("got name %q, want pool", got)
+	codes := make([]byte, 256) // all MME codes
+	for i := range codes {
+		codes[i] = byte(i)
 	}
-	capacity, _ := m.Find(s1ap.RelativeCapacity)
-	if got, _ := s1ap.ParseOctet(capacity); got != 77 {
-		t.Errorf("got capacity %d, want 77", got)
-	}
-	v, _ := m.Find(s1ap.ServedGUMMEIs)
-	it := s1ap.ParseServed(v)
-	if !it.Next() || string(it.PLMNs) != string([]byte{0x00, 0xf1, 0x10}) || string(it.Groups) != "\x00\x01" || len(it.Codes) != 256 || it.Codes[255] != 255 || it.Next() {
-		t.Errorf("got PLMNs %x, groups %x, %d codes, error %v", it.PLMNs, it.Groups, len(it.Codes), it.Err)
+	for id, want := range map[s1ap.ID]string{
+		s1ap.MMEName:          "\x01\x80pool",
+		s1ap.RelativeCapacity: "\x4d",
+		s1ap.ServedGUMMEIs:    "\x00\x00\x00\xf1\x10\x00\x00\x00\x01\xff" + string(codes), // PLMN 001-01, group 1
+	} {
+		if got, _ := m.Find(id); string(got) != want {
+			t.Errorf("element %d: got % x, want % x", id, got, want)
+		}
 	}
 	a.at(e.Cell)
 	b.at(e.Cell)

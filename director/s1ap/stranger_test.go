@@ -1,10 +1,13 @@
 package s1ap
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 	"time"
 
 	"vitrine/director/meter"
+	"vitrine/director/overload"
 	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
@@ -43,7 +46,7 @@ func TestOctetsThatAreNoFrameEndTheAssociation(t *testing.T) {
 	a := newInstance(t, attachType, 1)
 	s := newSite(t, false, []*instance{a})
 	e := s.enodeb(5)
-	if _, err := e.conn.Write([]byte{0, 1, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0}); err != nil { // announces 65,536 octets
+	if _, err := e.conn.Write([]byte{0, 1, 0, 1, 0, 0, 0, 18, 0, 0, 0, 0}); err != nil { // announces 65,537 octets
 		t.Fatal(err)
 	}
 	if got := e.read(); got != nil {
@@ -56,6 +59,78 @@ func TestOctetsThatAreNoFrameEndTheAssociation(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.until("that of an instance is counted", func() bool { c := s.server.Counters(); return s.drops(meter.Malformed) == 2 && c.Losses >= 1 })
+}
+
+// fragments returns a value of 16,384 to 32,767 octets as an open type (X.691 clause 11.9.3.8).
+func fragments(v []byte) []byte {
+	rest := v[1<<14:]
+	return slices.Concat([]byte{0xc1}, v[:1<<14], []byte{0x80 | byte(len(rest)>>8), byte(len(rest))}, rest)
+}
+
+// long returns a message with some elements and a UE's radio capability of 20,000 octets.
+func long(p s1ap.Procedure, count byte, elements []byte) []byte {
+	radio := slices.Concat([]byte{0, byte(s1ap.RadioCapability), byte(s1ap.Ignore) << 6}, fragments(fragments(make([]byte, 20_000))))
+	return append([]byte{byte(s1ap.Initiating) << 5, byte(p), byte(s1ap.Ignore) << 6}, fragments(slices.Concat([]byte{0, 0, count + 1}, elements, radio))...)
+}
+
+// TestLongMessagePasses sends radio capabilities that are so long that S1AP fragments them. Messages about
+// a UE must pass. One about no UE is refused, and one before S1 Setup ends the association.
+func TestLongMessagePasses(t *testing.T) {
+	a := newInstance(t, attachType, 1)
+	s := newSite(t, false, []*instance{a})
+	e := s.enodeb(5)
+	_, ids := e.connection(1, 1, attachRequest(1), nil, a)
+	both := s1ap.AppendENBUEID(s1ap.AppendMMEUEID(nil, s1ap.MMEUEID, s1ap.Reject, ids.MME), s1ap.Reject, ids.ENB)
+	for p, hop := range map[s1ap.Procedure][2]*peer{
+		s1ap.UECapabilityIndication: {&e.peer, a.at(e.Cell)}, s1ap.InitialContextSetup: {a.at(e.Cell), &e.peer},
+	} {
+		want := long(p, 2, both)
+		hop[0].send(want)
+		if got := hop[1].read(); !bytes.Equal(got, want) {
+			t.Errorf("%v of %d octets arrived with %d", p, len(want), len(got))
+		}
+	}
+	e.send(long(s1ap.ENBConfigurationUpdate, 0, nil))
+	if m, _ := e.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseAbstractSyntax {
+		t.Errorf("a long message about no UE: got cause %v", m.Cause)
+	}
+	e.download(a, ids)
+	early := s.connect(6)
+	early.send(long(s1ap.UECapabilityIndication, 2, both))
+	if got := early.read(); got != nil {
+		t.Errorf("a long message before S1 Setup: got % x", got)
+	}
+}
+
+// TestUrgentUEsAreNotRefused takes the only token of a gate and of a quota. Emergency calls and UEs of high
+// priority must pass, and others not.
+func TestUrgentUEsAreNotRefused(t *testing.T) {
+	for name, change := range map[string]func(*Config, *Policy){
+		"gate": func(_ *Config, p *Policy) {
+			p.options[0].Gate = overload.New(overload.Config{Target: time.Second, Initial: 0.001, Min: 0.001, Max: 0.001, Burst: 1}, 0)
+		},
+		"quota": func(_ *Config, p *Policy) {
+			p.Quota = overload.NewQuota(overload.QuotaConfig{Rate: 0.001, Burst: 1, Sources: 8})
+		},
+	} {
+		a := newInstance(t, attachType, 1)
+		s := newSite(t, false, []*instance{a}, change)
+		e := s.enodeb(5)
+		e.begin(1, attachRequest(1), nil, a)
+		for cause := range uint8(3) {
+			b := s1ap.AppendENBUEID(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.InitialUEMessage, s1ap.Ignore), s1ap.Reject, 2+uint32(cause))
+			b = s1ap.AppendNAS(b, s1ap.NASPDU, s1ap.Reject, attachRequest(2))
+			e.send(s1ap.End(s1ap.AppendEnum(b, s1ap.EstablishmentCause, s1ap.Ignore, cause), 0))
+			if urgent := reason(cause) + 1; urgent == emergency || urgent == highPriority {
+				e.arrived(s1ap.InitialUEMessage, a)
+			} else {
+				e.expect(s1ap.Initiating, s1ap.DownlinkNASTransport)
+			}
+		}
+		if c := s.server.Counters(); c.Refused != 1 {
+			t.Errorf("%s: %d UEs were refused, want 1", name, c.Refused)
+		}
+	}
 }
 
 // TestFrameThatDoesNotEndIsCounted checks that a frame that is incomplete at its deadline ends the

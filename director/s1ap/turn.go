@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vitrine/director/meter"
 	"vitrine/director/table"
 	"vitrine/wire/nas"
@@ -130,9 +132,14 @@ func (t *turn) lose(to *association, cause meter.Cause) {
 	}
 }
 
-// unreadable counts the end of an association because of an invalid frame length.
+// isUnreadable reports whether an association ended because of the length of a message.
+func isUnreadable(err error) bool {
+	return errors.Is(err, frame.ErrLength) || errors.Is(err, unix.EMSGSIZE) // over TCP, over SCTP
+}
+
+// unreadable counts the end of an association because of the length of a message.
 func (t *turn) unreadable(a *association, ty table.Type, err error) {
-	if errors.Is(err, frame.ErrLength) {
+	if isUnreadable(err) {
 		t.worker.counts.malformed.Add(1)
 		t.worker.meter.Drop(t.now, ty, meter.Malformed, a.peer)
 	}

@@ -101,8 +101,8 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	if u, ok := e.ues[in.enb]; ok {
 		t.replaced(e, in.enb, u)
 	}
-	a := t.ask()
-	if !t.withinQuota(e, a.kind) {
+	a, urgent := t.ask(), in.isUrgent()
+	if !urgent && !t.withinQuota(e, a.kind) {
 		return
 	}
 	r, ok := t.policy.classify(a.kind, in.reason)
@@ -116,7 +116,7 @@ func (t *turn) initial(e *enodeb, whole []byte) {
 	case target == nil:
 		t.refuse(e, a.kind, r.ty, meter.NoInstance)
 		return
-	case !t.policy.options[r.ty].Gate.Admit(t.now, overload.Begins):
+	case !urgent && !t.policy.options[r.ty].Gate.Admit(t.now, overload.Begins):
 		t.refuse(e, a.kind, r.ty, meter.Overloaded)
 		return
 	}

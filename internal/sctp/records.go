@@ -13,12 +13,18 @@ import (
 const HeaderSize = 12
 
 // MaxMessage is the maximum length of a record's message, in octets.
-const MaxMessage = 1<<14 + 64
+const MaxMessage = 1 << 16
+
+// usualMessage is the length up to which Records keeps the buffer of a message, in octets.
+const usualMessage = 1 << 14
 
 // Numbers of linux/sctp.h. Package unix does not have them.
 const (
+	rtoInfo      = 0  // SCTP_RTOINFO
+	assocInfo    = 1  // SCTP_ASSOCINFO
 	initMessage  = 2  // SCTP_INITMSG
 	noDelay      = 3  // SCTP_NODELAY
+	addressInfo  = 9  // SCTP_PEER_ADDR_PARAMS
 	receiveInfo  = 32 // SCTP_RECVRCVINFO
 	sendControl  = 2  // SCTP_SNDINFO
 	infoControl  = 3  // SCTP_RCVINFO
@@ -140,6 +146,9 @@ func (r *Records) take(b []byte) int {
 	r.from += n
 	if r.from == r.to {
 		r.from, r.to, r.whole = 0, 0, false
+		if len(r.long) > HeaderSize+usualMessage {
+			r.long = make([]byte, HeaderSize+usualMessage)
+		}
 	}
 	return n
 }
@@ -151,7 +160,7 @@ func (r *Records) receive(fd int, b []byte) (size int, errno unix.Errno) {
 	long := r.to > 0 || len(b) <= HeaderSize
 	var into []byte
 	if long {
-		into = r.room()
+		into = r.room(1)
 	} else {
 		into = b[HeaderSize:min(len(b), HeaderSize+MaxMessage)]
 	}
@@ -166,7 +175,7 @@ func (r *Records) receive(fd int, b []byte) (size int, errno unix.Errno) {
 		r.head(b, got)
 		return HeaderSize + got, 0
 	case !long:
-		copy(r.room(), into[:got])
+		copy(r.room(got), into[:got])
 		fallthrough
 	default:
 		r.to = max(r.to, HeaderSize) + got
@@ -177,12 +186,16 @@ func (r *Records) receive(fd int, b []byte) (size int, errno unix.Errno) {
 	}
 }
 
-// room returns the free part of long.
-func (r *Records) room() []byte {
-	if r.long == nil {
-		r.long = make([]byte, HeaderSize+MaxMessage)
+// room returns the free part of long. It has at least need octets, or what MaxMessage leaves.
+func (r *Records) room(need int) []byte {
+	used := max(r.to, HeaderSize)
+	if used+need > len(r.long) {
+		size := max(used+need, 2*len(r.long), HeaderSize+usualMessage)
+		larger := make([]byte, min(size, HeaderSize+MaxMessage))
+		copy(larger, r.long)
+		r.long = larger
 	}
-	return r.long[max(r.to, HeaderSize):]
+	return r.long[used:]
 }
 
 // ended is the error for the end of the association.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -187,7 +188,7 @@ func TestMessageThatArrivesInPartsIsOneRecord(t *testing.T) {
 	const deliveryPoint, segment = 19, 13 // SCTP_PARTIAL_DELIVERY_POINT, SCTP_MAXSEG
 	server, client := pair(t, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_SCTP, deliveryPoint, 1000) })
 	control(t, client.raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_SCTP, segment, 500) })
-	const messages = 20
+	const messages = 5
 	written := make(chan error, 1)
 	go func() {
 		var out []byte
@@ -213,8 +214,8 @@ func TestMessageThatArrivesInPartsIsOneRecord(t *testing.T) {
 		}
 		got = got[len(want):]
 	}
-	if server.records.long == nil {
-		t.Error("no message arrived in parts")
+	if n := len(server.records.long); n != HeaderSize+usualMessage {
+		t.Errorf("messages that arrived in parts left a buffer of %d octets, want %d", n, HeaderSize+usualMessage)
 	}
 	if err := <-written; err != nil {
 		t.Error(err)
@@ -270,6 +271,37 @@ func TestSentMessagesArriveBeforeShutdown(t *testing.T) {
 	if _, err := server.Write(sent); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Write after the end: %v", err)
 	}
+}
+
+// TestLimitsOfSilenceAreSet reads the limits from both ends. The accepted socket has those of its listener.
+func TestLimitsOfSilenceAreSet(t *testing.T) {
+	server, client := pair(t, nil)
+	for name, c := range map[string]*Conn{"accepted": server, "dialed": client} {
+		control(t, c.raw, func(fd int) error {
+			timeouts, err := option(fd, rtoInfo, 16)
+			limits, errLimits := option(fd, assocInfo, 20)
+			path, errPath := option(fd, addressInfo, 152)
+			if err := errors.Join(err, errLimits, errPath); err != nil {
+				return err
+			}
+			order := binary.NativeEndian
+			longest, most, between := order.Uint32(timeouts[8:]), order.Uint16(limits[4:]), order.Uint32(path[132:])
+			if longest != maxTimeout || most != retransmissions || between != heartbeats {
+				t.Errorf("%s: got a maximum of %d ms, %d retransmissions, and heartbeats each %d ms", name, longest, most, between)
+			}
+			return nil
+		})
+	}
+}
+
+// option returns an option of SCTP.
+func option(fd, name, size int) ([]byte, error) {
+	value, length := make([]byte, size), uint32(size)
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_SCTP, uintptr(name), uintptr(unsafe.Pointer(&value[0])), uintptr(unsafe.Pointer(&length)), 0)
+	if errno != 0 {
+		return nil, os.NewSyscallError("getsockopt", errno)
+	}
+	return value, nil
 }
 
 // TestWriteBlocksWithoutReader checks that Write blocks, and returns at its deadline.

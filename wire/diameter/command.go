@@ -42,96 +42,47 @@ const (
 	MEIdentityCheck           Command = 324 // S13
 )
 
-// names returns the names of a command's request and answer; empty for a
-// command without a name here.
-func (c Command) names() (request, answer string) {
-	switch c {
-	case CapabilitiesExchange:
-		return "Capabilities-Exchange-Request", "Capabilities-Exchange-Answer"
-	case ReAuth:
-		return "Re-Auth-Request", "Re-Auth-Answer"
-	case AA:
-		return "AA-Request", "AA-Answer"
-	case Accounting:
-		return "Accounting-Request", "Accounting-Answer"
-	case CreditControl:
-		return "Credit-Control-Request", "Credit-Control-Answer"
-	case AbortSession:
-		return "Abort-Session-Request", "Abort-Session-Answer"
-	case SessionTermination:
-		return "Session-Termination-Request", "Session-Termination-Answer"
-	case DeviceWatchdog:
-		return "Device-Watchdog-Request", "Device-Watchdog-Answer"
-	case DisconnectPeer:
-		return "Disconnect-Peer-Request", "Disconnect-Peer-Answer"
-	}
-	if c < UpdateLocation {
-		return c.imsNames()
-	}
-	return c.s6aNames()
-}
-
-// imsNames returns the names of the commands of Cx and Sh.
-func (c Command) imsNames() (request, answer string) {
-	switch c {
-	case UserAuthorization:
-		return "User-Authorization-Request", "User-Authorization-Answer"
-	case ServerAssignment:
-		return "Server-Assignment-Request", "Server-Assignment-Answer"
-	case LocationInfo:
-		return "Location-Info-Request", "Location-Info-Answer"
-	case MultimediaAuth:
-		return "Multimedia-Auth-Request", "Multimedia-Auth-Answer"
-	case RegistrationTermination:
-		return "Registration-Termination-Request", "Registration-Termination-Answer"
-	case PushProfile:
-		return "Push-Profile-Request", "Push-Profile-Answer"
-	case UserData:
-		return "User-Data-Request", "User-Data-Answer"
-	case ProfileUpdate:
-		return "Profile-Update-Request", "Profile-Update-Answer"
-	case SubscribeNotifications:
-		return "Subscribe-Notifications-Request", "Subscribe-Notifications-Answer"
-	case PushNotification:
-		return "Push-Notification-Request", "Push-Notification-Answer"
-	}
-	return "", ""
-}
-
-func (c Command) s6aNames() (request, answer string) {
-	switch c {
-	case UpdateLocation:
-		return "Update-Location-Request", "Update-Location-Answer"
-	case CancelLocation:
-		return "Cancel-Location-Request", "Cancel-Location-Answer"
-	case AuthenticationInformation:
-		return "Authentication-Information-Request", "Authentication-Information-Answer"
-	case InsertSubscriberData:
-		return "Insert-Subscriber-Data-Request", "Insert-Subscriber-Data-Answer"
-	case DeleteSubscriberData:
-		return "Delete-Subscriber-Data-Request", "Delete-Subscriber-Data-Answer"
-	case PurgeUE:
-		return "Purge-UE-Request", "Purge-UE-Answer"
-	case Reset:
-		return "Reset-Request", "Reset-Answer"
-	case Notify:
-		return "Notify-Request", "Notify-Answer"
-	case MEIdentityCheck:
-		return "ME-Identity-Check-Request", "ME-Identity-Check-Answer"
-	}
-	return "", ""
+// names are the names of the commands, without "Request" or "Answer", by code.
+var names = [...]string{
+	CapabilitiesExchange:      "Capabilities-Exchange",
+	ReAuth:                    "Re-Auth",
+	AA:                        "AA",
+	Accounting:                "Accounting",
+	CreditControl:             "Credit-Control",
+	AbortSession:              "Abort-Session",
+	SessionTermination:        "Session-Termination",
+	DeviceWatchdog:            "Device-Watchdog",
+	DisconnectPeer:            "Disconnect-Peer",
+	UserAuthorization:         "User-Authorization",
+	ServerAssignment:          "Server-Assignment",
+	LocationInfo:              "Location-Info",
+	MultimediaAuth:            "Multimedia-Auth",
+	RegistrationTermination:   "Registration-Termination",
+	PushProfile:               "Push-Profile",
+	UserData:                  "User-Data",
+	ProfileUpdate:             "Profile-Update",
+	SubscribeNotifications:    "Subscribe-Notifications",
+	PushNotification:          "Push-Notification",
+	UpdateLocation:            "Update-Location",
+	CancelLocation:            "Cancel-Location",
+	AuthenticationInformation: "Authentication-Information",
+	InsertSubscriberData:      "Insert-Subscriber-Data",
+	DeleteSubscriberData:      "Delete-Subscriber-Data",
+	PurgeUE:                   "Purge-UE",
+	Reset:                     "Reset",
+	Notify:                    "Notify",
+	MEIdentityCheck:           "ME-Identity-Check",
 }
 
 // name returns the name of a command's request or answer.
 func (c Command) name(request bool) string {
-	name, answer := c.names()
-	if !request {
-		name = answer
-	}
-	if name == "" {
+	switch {
+	case int(c) >= len(names) || names[c] == "":
 		return "Command-" + strconv.Itoa(int(c))
+	case request:
+		return names[c] + "-Request"
 	}
-	return name
+	return names[c] + "-Answer"
 }
 
 // An Application is the identifier of an application (section 2.4).

@@ -54,8 +54,7 @@ type Message struct {
 // IsRequest reports whether the message is a request.
 func (m *Message) IsRequest() bool { return m.Flags&Request != 0 }
 
-// Name returns the name of the message, such as Update-Location-Request. It
-// allocates only for commands without a name here.
+// Name returns the name of the message, such as Update-Location-Request. It allocates.
 func (m *Message) Name() string { return m.Command.name(m.IsRequest()) }
 
 // Frame finds the first message in the bytes of a stream. n is its length, or 0

@@ -134,7 +134,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			if _, err := m.Parse(samples[i].octets[:n]); err != nil || m.Check() != nil {
 				t.Fatal(err)
 			}
-			total += len(m.Name()) + len(value(&m, diameter.SessionID)) + len(value(&m, diameter.CCRequestType)) + len(publicIdentity(&m))
+			total += len(value(&m, diameter.SessionID)) + len(value(&m, diameter.CCRequestType)) + len(publicIdentity(&m))
 			total += len(identity(&m, diameter.IMSI)) + len(m.Application.String())
 			result, _ := m.Result()
 			total += int(result.Code)

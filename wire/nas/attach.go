@@ -83,7 +83,7 @@ func (m *AttachRequest) appendGUTIType(b []byte) []byte {
 type AttachAccept struct {
 	Result        uint8  // 1 EPS only, 2 combined (clause 9.9.3.10)
 	T3412         Timer  // periodic tracking area update
-	TAIs          []byte // tracking area list: ParseTAIs
+	TAIs          []byte // tracking area list (clause 9.9.3.33)
 	ESM           []byte // Activate Default EPS Bearer Context Request
 	HasGUTI       bool
 	GUTI          identity.GUTI

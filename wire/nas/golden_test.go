@@ -205,6 +205,12 @@ func TestUnknownElements(t *testing.T) {
 	if again := want.Append(nil); !bytes.Equal(again, bytes.Replace(g["tau-request"], octets("b2500b"), octets("500b"), 1)) {
 		t.Errorf("tracking area update request was encoded as %x", again)
 	}
+	if err := update.Parse(append(bytes.Clone(g["tau-request"]), 0xa1)); err != nil || !update.NewRadio {
+		t.Errorf("tracking area update request for a new radio capability: got %+v, error %v", update, err)
+	}
+	if again := (&nas.UpdateRequest{GUTI: temp, NewRadio: true}).Append(nil); again[len(again)-1] != 0xa1 {
+		t.Errorf("tracking area update request for a new radio capability was encoded as %x", again)
+	}
 	var bearer nas.DefaultBearerRequest
 	if err := bearer.Parse(g["default-bearer-request-unknown"]); err != nil || bearer.EBI != 6 || !bytes.Equal(bearer.PCO, pco) {
 		t.Errorf("default bearer request: got %+v, error %v", bearer, err)

@@ -25,7 +25,7 @@ func (m *Empty) Append(b []byte) []byte { return appendEMM(b, m.Type) }
 // A ReallocationCommand is a GUTI Reallocation Command (clause 8.2.16).
 type ReallocationCommand struct {
 	GUTI identity.GUTI
-	TAIs []byte // tracking area list: ParseTAIs
+	TAIs []byte // tracking area list (clause 9.9.3.33)
 }
 
 // Parse parses the body of a PDU.

@@ -15,6 +15,7 @@ type UpdateRequest struct {
 	HasLastTAI bool
 	LastTAI    identity.TAI // last visited registered TAI
 	DRX        []byte       // two octets
+	NewRadio   bool         // UE radio capability information update needed (clause 9.9.3.35)
 	Bearers    []byte       // EPS bearer context status: two octets (clause 9.9.2.1)
 }
 
@@ -37,6 +38,8 @@ func (m *UpdateRequest) Parse(body []byte) error {
 			m.LastTAI, m.HasLastTAI = identity.ParseTAI(v)
 		case 0x5c:
 			m.DRX = v
+		case 0xa0:
+			m.NewRadio = v[0]&1 != 0
 		case 0x57:
 			m.Bearers = v
 		default:
@@ -61,6 +64,9 @@ func (m *UpdateRequest) Append(b []byte) []byte {
 		b = m.LastTAI.Append(append(b, 0x52))
 	}
 	b = appendTV(b, 0x5c, m.DRX)
+	if m.NewRadio {
+		b = append(b, 0xa1)
+	}
 	return appendTLV(b, 0x57, m.Bearers)
 }
 
@@ -70,7 +76,7 @@ type UpdateAccept struct {
 	T3412    []byte // one octet: a Timer
 	HasGUTI  bool
 	GUTI     identity.GUTI
-	TAIs     []byte // tracking area list: ParseTAIs
+	TAIs     []byte // tracking area list (clause 9.9.3.33)
 	Bearers  []byte // EPS bearer context status: two octets
 	Cause    Cause  // 0 for none
 	T3402    []byte // one octet: a Timer

@@ -1,7 +1,6 @@
 package nas
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -44,103 +43,9 @@ func (t Timer) Duration() (time.Duration, bool) {
 	return unit * time.Duration(t&0x1f), true
 }
 
-// TAIs iterates over a tracking area list (clause 9.9.3.33). TAI belongs to the
-// area that Next reached.
-type TAIs struct {
-	TAI identity.TAI
-	Err error // ErrValue if Next stopped before the end
-
-	rest  []byte // after the current area
-	kind  byte   // of the current partial list
-	left  int    // areas left in the current partial list
-	total int
-}
-
-// MaxTAIs is the maximum number of areas of a list.
-const MaxTAIs = 16
-
-// ParseTAIs returns an iterator over the value of a tracking area list.
-func ParseTAIs(v []byte) TAIs { return TAIs{rest: v} }
-
-// Next moves to the next area and reports whether there is one.
-func (t *TAIs) Next() bool {
-	if t.left == 0 && (len(t.rest) == 0 || !t.open()) {
-		return false
-	}
-	switch t.kind {
-	case 0: // one PLMN, a TAC each
-		if len(t.rest) < 2 {
-			return t.fail()
-		}
-		t.TAI.TAC = binary.BigEndian.Uint16(t.rest)
-		t.rest = t.rest[2:]
-	case 1: // consecutive TACs
-		t.TAI.TAC++
-	default: // a TAI each
-		tai, ok := identity.ParseTAI(t.rest[:min(len(t.rest), identity.TAISize)])
-		if !ok {
-			return t.fail()
-		}
-		t.TAI, t.rest = tai, t.rest[identity.TAISize:]
-	}
-	t.left--
-	return true
-}
-
-// open begins the next partial list.
-func (t *TAIs) open() bool {
-	t.kind, t.left = t.rest[0]>>5&0x03, int(t.rest[0]&0x1f)+1
-	t.total += t.left
-	t.rest = t.rest[1:]
-	if t.kind == 3 || t.total > MaxTAIs {
-		return t.fail()
-	}
-	if t.kind == 2 {
-		return true
-	}
-	if len(t.rest) < 3 {
-		return t.fail()
-	}
-	t.TAI.PLMN, t.rest = identity.PLMN(t.rest), t.rest[3:]
-	if t.kind == 1 {
-		if len(t.rest) < 2 {
-			return t.fail()
-		}
-		t.TAI.TAC, t.rest = binary.BigEndian.Uint16(t.rest)-1, t.rest[2:]
-	}
-	return true
-}
-
-func (t *TAIs) fail() bool {
-	t.rest, t.left, t.Err = nil, 0, ErrValue
-	return false
-}
-
-// AppendTAIs appends the value of a tracking area list, of 1 to 16 areas. Areas
-// of one PLMN make a list of type 0, other areas a list of type 2.
-func AppendTAIs(b []byte, tais ...identity.TAI) []byte {
-	if len(tais) == 0 || len(tais) > MaxTAIs {
-		panic("nas: a tracking area list has 1 to 16 areas")
-	}
-	kind := byte(0)
-	for _, t := range tais {
-		if t.PLMN != tais[0].PLMN {
-			kind = 2
-		}
-	}
-	b = append(b, kind<<5|byte(len(tais)-1))
-	if kind == 0 {
-		b = append(b, tais[0].PLMN[:]...)
-	}
-	for _, t := range tais {
-		if kind == 0 {
-			b = binary.BigEndian.AppendUint16(b, t.TAC)
-		} else {
-			b = t.Append(b)
-		}
-	}
-	return b
-}
+// AppendTAIs appends the value of a tracking area list with one area: a list of type 0
+// (clause 9.9.3.33).
+func AppendTAIs(b []byte, t identity.TAI) []byte { return t.Append(append(b, 0)) }
 
 // The PDN types (clauses 9.9.4.9 and 9.9.4.10).
 const (

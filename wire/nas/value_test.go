@@ -2,13 +2,10 @@ package nas_test
 
 import (
 	"bytes"
-	"errors"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
-	"vitrine/wire/identity"
 	"vitrine/wire/nas"
 )
 
@@ -40,41 +37,6 @@ func TestTimer(t *testing.T) {
 		back, ok := nas.MakeTimer(d).Duration()
 		if !ok || back > d || back == 0 && d >= 2*time.Second {
 			t.Fatalf("duration %v was encoded as %v", d, back)
-		}
-	}
-}
-
-// TestTAIs parses the three kinds of partial list (clause 9.9.3.33), one after
-// another.
-func TestTAIs(t *testing.T) {
-	b := octets("0000f1103039" + "2200f1100001" + "4000f110ffff")
-	at := func(tac uint16) identity.TAI { return identity.TAI{PLMN: test, TAC: tac} }
-	var got []identity.TAI
-	l := nas.ParseTAIs(b)
-	for l.Next() {
-		got = append(got, l.TAI)
-	}
-	want := []identity.TAI{at(12345), at(1), at(2), at(3), at(0xffff)}
-	if l.Err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %v, error %v, want %v", got, l.Err, want)
-	}
-	for _, c := range []struct{ tais []identity.TAI }{
-		{want}, {[]identity.TAI{at(7), {PLMN: other.PLMN, TAC: 8}}},
-	} {
-		got, l := []identity.TAI(nil), nas.ParseTAIs(nas.AppendTAIs(nil, c.tais...))
-		for l.Next() {
-			got = append(got, l.TAI)
-		}
-		if l.Err != nil || !slices.Equal(got, c.tais) {
-			t.Errorf("got %v, error %v, want %v", got, l.Err, c.tais)
-		}
-	}
-	for _, s := range []string{"0000f110", "0100f1103039", "40", "2000f110", "6000f1103039", "1f00f110", "3000f1100001"} {
-		l := nas.ParseTAIs(octets(s))
-		for l.Next() {
-		}
-		if !errors.Is(l.Err, nas.ErrValue) {
-			t.Errorf("%s: %v", s, l.Err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"vitrine/wire/ngap"
+	"vitrine/wire/s1ap"
 	"vitrine/wire/wiretest"
 )
 
@@ -76,6 +77,21 @@ func TestReadsUEs(t *testing.T) {
 	}
 }
 
+// TestReadsFragments reads a NAS PDU that is too long for one length (X.691 clause 11.9.3.8).
+func TestReadsFragments(t *testing.T) {
+	const most = 1 << 14
+	fragments := func(b, v []byte) []byte {
+		b = append(append(b, 0xc1), v[:most]...)
+		return append(append(b, byte(len(v)-most)), v[most:]...)
+	}
+	want := bytes.Repeat([]byte{0x7e}, most)
+	b := fragments([]byte{0, 0, 1, 0, byte(ngap.NASPDU), 0}, fragments(nil, want)) // the preamble, the count and the element
+	b = fragments([]byte{byte(s1ap.Initiating) << 5, byte(ngap.UplinkNASTransport), 0}, b)
+	if got := parse(t, b).UE().NAS; !bytes.Equal(got, want) {
+		t.Errorf("got a NAS PDU of %d octets, want %d", len(got), most)
+	}
+}
+
 func TestReadsNAS(t *testing.T) {
 	for octets, want := range map[string]struct {
 		of    ngap.Type
@@ -115,19 +131,19 @@ func TestRejectsMalformedMessages(t *testing.T) {
 		octets       []byte
 		parse, check error
 	}{
-		"empty":              {nil, ngap.ErrShort, nil},
-		"no length":          {good[:3], ngap.ErrLength, nil},
-		"half a length":      {[]byte{0, 1, 0, 0x80}, ngap.ErrLength, nil},
-		"cut":                {good[:len(good)-1], ngap.ErrLength, nil},
-		"octets behind it":   {append(bytes.Clone(good), 0), ngap.ErrLength, nil},
-		"fragmented":         {change(3, 0xc1), ngap.ErrLength, nil},
-		"no container":       {[]byte{0, 1, 0, 2, 0, 0}, ngap.ErrShort, nil},
-		"fourth kind":        {change(0, 0x60), ngap.ErrKind, nil},
-		"extension":          {change(0, 0x80), ngap.ErrKind, nil},
-		"one element more":   {change(6, good[6]-1), nil, ngap.ErrCount},
-		"one element less":   {change(6, good[6]+1), nil, ngap.ErrCount},
-		"long element":       {change(10, 0x7f), nil, ngap.ErrLength},
-		"fragmented element": {change(10, 0xc1), nil, ngap.ErrLength},
+		"empty":              {nil, s1ap.ErrShort, nil},
+		"no length":          {good[:3], s1ap.ErrLength, nil},
+		"half a length":      {[]byte{0, 1, 0, 0x80}, s1ap.ErrLength, nil},
+		"cut":                {good[:len(good)-1], s1ap.ErrLength, nil},
+		"octets behind it":   {append(bytes.Clone(good), 0), s1ap.ErrLength, nil},
+		"fragmented":         {change(3, 0xc1), s1ap.ErrLength, nil},
+		"no container":       {[]byte{0, 1, 0, 2, 0, 0}, s1ap.ErrShort, nil},
+		"fourth kind":        {change(0, 0x60), s1ap.ErrKind, nil},
+		"extension":          {change(0, 0x80), s1ap.ErrKind, nil},
+		"one element more":   {change(6, good[6]-1), nil, s1ap.ErrCount},
+		"one element less":   {change(6, good[6]+1), nil, s1ap.ErrCount},
+		"long element":       {change(10, 0x7f), nil, s1ap.ErrLength},
+		"fragmented element": {change(10, 0xc1), nil, s1ap.ErrLength},
 	} {
 		var m ngap.Message
 		if err := m.Parse(c.octets); !errors.Is(err, c.parse) {

@@ -285,17 +285,8 @@ func AppendERAB(b []byte, id ID, c Criticality, e ERAB) []byte {
 	return EndElement(w.b, start)
 }
 
-// ParseBitRates parses a UE aggregate maximum bit rate, in bit/s (clause 9.2.1.20).
-func ParseBitRates(v []byte) (down, up uint64, ok bool) {
-	r := reader{b: v}
-	p := r.sequence(1)
-	down, up = r.rate(), r.rate()
-	r.end(p)
-	return down, up, !r.bad
-}
-
-// AppendBitRates appends the element AggregateMaxBitRate. It lowers rates above
-// 10 Gbit/s to 10 Gbit/s, the limit of the format.
+// AppendBitRates appends the element AggregateMaxBitRate, in bit/s (clause 9.2.1.20).
+// It lowers rates above 10 Gbit/s to 10 Gbit/s, the limit of the format.
 func AppendBitRates(b []byte, c Criticality, down, up uint64) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, AggregateMaxBitRate, c)}

@@ -16,7 +16,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
 		var m s1ap.Message
-		if m.Parse(data) != nil {
+		if m.Parse(data) != nil || len(data) > 1<<14 { // longer values cannot be appended
 			return
 		}
 		b := s1ap.AppendHeader(nil, m.Kind, m.Procedure, m.Criticality)

@@ -114,16 +114,7 @@ func AppendTAI(b []byte, c Criticality, t identity.TAI) []byte {
 	return EndElement(w.b, start)
 }
 
-// ParseTAIItem parses an item of a TAIList (clause 9.1.6).
-func ParseTAIItem(v []byte) (identity.TAI, bool) {
-	r := reader{b: v}
-	p := r.sequence(1)
-	t := r.tai()
-	r.end(p)
-	return t, !r.bad
-}
-
-// AppendTAIItem appends an item of a TAIList.
+// AppendTAIItem appends an item of a TAIList (clause 9.1.6).
 func AppendTAIItem(b []byte, c Criticality, t identity.TAI) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, TAIItem, c)}
@@ -187,27 +178,6 @@ func AppendSTMSI(b []byte, c Criticality, s identity.STMSI) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, STMSI, c)}
 	w.stmsi(s)
-	return EndElement(w.b, start)
-}
-
-// ParseGUMMEI parses the identity of an MME (clause 9.2.3.9).
-func ParseGUMMEI(v []byte) (g identity.GUMMEI, ok bool) {
-	r := reader{b: v}
-	p := r.sequence(1)
-	g.PLMN = r.plmn()
-	g.Group, g.Code = uint16(r.bits(16)), uint8(r.bits(8))
-	r.end(p)
-	return g, !r.bad
-}
-
-// AppendGUMMEI appends the element GUMMEI.
-func AppendGUMMEI(b []byte, c Criticality, g identity.GUMMEI) []byte {
-	start := len(b)
-	w := writer{b: BeginElement(b, GUMMEI, c)}
-	w.bits(0, 2)
-	w.octets(g.PLMN[:]...)
-	w.bits(uint32(g.Group), 16)
-	w.bits(uint32(g.Code), 8)
 	return EndElement(w.b, start)
 }
 

@@ -1,6 +1,7 @@
 // Package s1ap reads and writes S1AP messages (3GPP TS 36.413) in place. A
 // Message is a set of views into the parsed bytes, and messages are built by
-// appending to a slice. Neither allocates. The package is a format, not a
+// appending to a slice. Neither allocates, except that fragments of a value of
+// more than 16,383 octets are joined in a copy. The package is a format, not a
 // stack: it has no associations, no procedures and no state of subscribers.
 // Clauses without a document are clauses of TS 36.413.
 //
@@ -8,7 +9,7 @@
 // elements, and in aligned PER each container, element and length begins at an
 // octet boundary. So Elements iterates over them like over any
 // type-length-value format. Only the values, of some dozen octets each, are
-// read bit by bit.
+// read bit by bit. NGAP has the same container, and wire/ngap reads it with Message.
 //
 // This codec exists because github.com/free5gc/aper v1.0.5 decodes into
 // structures by reflection: it allocates 77 times for a tracking area identity
@@ -23,10 +24,10 @@ import (
 
 // The errors of Parse and of Elements.
 var (
-	ErrShort  = errors.New("s1ap: message shorter than its header")             // clause 10.2: transfer syntax error
-	ErrLength = errors.New("s1ap: length exceeds the message or is fragmented") // clause 10.2
-	ErrKind   = errors.New("s1ap: message of an unknown kind")                  // clause 10.3
-	ErrCount  = errors.New("s1ap: container with a wrong count of elements")    // clause 10.2
+	ErrShort  = errors.New("s1ap: message shorter than its header")          // clause 10.2: transfer syntax error
+	ErrLength = errors.New("s1ap: length exceeds the message")               // clause 10.2
+	ErrKind   = errors.New("s1ap: message of an unknown kind")               // clause 10.3
+	ErrCount  = errors.New("s1ap: container with a wrong count of elements") // clause 10.2
 )
 
 // A Kind is the kind of a message (clause 9.3.2).
@@ -54,7 +55,8 @@ const (
 // criticality.
 const headerFixed = 3
 
-// A Message is one message. Its slices are views into the parsed bytes.
+// A Message is one message. Its slices are views into the parsed bytes, or copies of
+// fragments.
 type Message struct {
 	Kind        Kind
 	Procedure   Procedure
@@ -97,7 +99,7 @@ func (m *Message) Parse(data []byte) error {
 type Elements struct {
 	ID          ID
 	Criticality Criticality
-	Value       []byte // a view: the value in aligned PER
+	Value       []byte // the value in aligned PER: a view, or a copy of fragments
 	Err         error  // ErrCount or ErrLength if Next stopped before the end
 
 	rest []byte

@@ -51,24 +51,36 @@ func (r *reader) octet() byte {
 }
 
 // maxLength is the largest length that is not fragmented (X.691 clause 11.9.3.8).
-// Nothing in S1AP needs more, so longer values are refused.
+// The writer refuses longer values.
 const maxLength = 1<<14 - 1
 
-// length returns a length without bounds (X.691 clauses 11.9.3.5 to 11.9.3.8).
-func (r *reader) length() int {
-	n := int(r.octet())
-	if n&0x80 == 0 {
-		return n
-	}
-	if n&0x40 != 0 {
+// length returns a length without bounds (X.691 clauses 11.9.3.5 to 11.9.3.8). more
+// reports that the length is that of a fragment: another length follows its octets.
+func (r *reader) length() (n int, more bool) {
+	n = int(r.octet())
+	switch {
+	case n < 0x80:
+		return n, false
+	case n < 0xc0:
+		return n&0x3f<<8 | int(r.octet()), false
+	case n == 0xc0 || n > 0xc4:
 		r.bad = true
-		return 0
+		return 0, false
 	}
-	return n&0x3f<<8 | int(r.octet())
+	return (n - 0xc0) * (1 << 14), true
 }
 
-// open returns the octets of an open type or of an octet string without bounds.
-func (r *reader) open() []byte { return r.octets(r.length()) }
+// open returns the octets of an open type or of an octet string without bounds. They
+// are a view, or a copy if they are fragmented.
+func (r *reader) open() []byte {
+	n, more := r.length()
+	v := r.octets(n)
+	for more && !r.bad {
+		n, more = r.length()
+		v = append(v, r.octets(n)...)
+	}
+	return v
+}
 
 // long returns a whole number whose range exceeds 65,536, of at most the given
 // number of octets (X.691 clause 11.5.7.4).

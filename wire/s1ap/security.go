@@ -2,22 +2,8 @@ package s1ap
 
 import "vitrine/wire/identity"
 
-// ParseCapabilities parses UE security capabilities: one bit for each
+// AppendCapabilities appends the element SecurityCapabilities: one bit for each
 // algorithm, with EEA1 and EIA1 in the highest bit (clause 9.2.1.40).
-func ParseCapabilities(v []byte) (ciphering, integrity uint16, ok bool) {
-	r := reader{b: v}
-	p := r.sequence(1)
-	for _, out := range [...]*uint16{&ciphering, &integrity} {
-		if r.bit() { // longer than 16 bits
-			r.bad = true
-		}
-		*out = uint16(r.bits(16))
-	}
-	r.end(p)
-	return ciphering, integrity, !r.bad
-}
-
-// AppendCapabilities appends the element SecurityCapabilities.
 func AppendCapabilities(b []byte, c Criticality, ciphering, integrity uint16) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, SecurityCapabilities, c)}
@@ -103,14 +89,7 @@ func AppendPaged(b []byte, c Criticality, s identity.STMSI) []byte {
 	return EndElement(w.b, start)
 }
 
-// ParseIndex parses an IdentityIndex: the IMSI modulo 1024 (clause 9.2.3.10).
-func ParseIndex(v []byte) (uint16, bool) {
-	r := reader{b: v}
-	index := uint16(r.bits(10))
-	return index, !r.bad
-}
-
-// AppendIndex appends the element IdentityIndex.
+// AppendIndex appends the element IdentityIndex: the IMSI modulo 1024 (clause 9.2.3.10).
 func AppendIndex(b []byte, c Criticality, index uint16) []byte {
 	start := len(b)
 	w := writer{b: BeginElement(b, IdentityIndex, c)}

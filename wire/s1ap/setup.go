@@ -52,45 +52,8 @@ func AppendAreas(b []byte, c Criticality, areas ...identity.TAI) []byte {
 	return EndElement(w.b, start)
 }
 
-// Served iterates over served GUMMEIs (clause 9.1.8.5). PLMNs, Groups and Codes
-// belong to the item that Next reached, which serves each combination of them.
-type Served struct {
-	PLMNs  []byte // three octets each
-	Groups []byte // two octets each
-	Codes  []byte // one octet each
-	Err    error  // ErrLength if Next stopped before the end
-
-	r    reader
-	left int
-}
-
-// ParseServed returns an iterator over the value of ServedGUMMEIs.
-func ParseServed(v []byte) Served {
-	s := Served{r: reader{b: v}}
-	s.left = int(s.r.bits(3)) + 1
-	return s
-}
-
-// Next moves to the next item and reports whether there is one.
-func (s *Served) Next() bool {
-	if s.left == 0 || s.Err != nil {
-		return false
-	}
-	p := s.r.sequence(1)
-	s.PLMNs = s.r.octets(3 * (int(s.r.bits(5)) + 1))
-	s.Groups = s.r.octets(2 * (int(s.r.pair()) + 1))
-	s.Codes = s.r.octets(int(s.r.octet()) + 1)
-	s.r.end(p)
-	if s.r.bad {
-		s.Err = ErrLength
-		return false
-	}
-	s.left--
-	return true
-}
-
-// AppendServed appends the element ServedGUMMEIs for one MME group of one PLMN, with
-// 1 to 256 MME codes: one of an MME, several of a pool of MMEs.
+// AppendServed appends the element ServedGUMMEIs (clause 9.1.8.5) for one MME group of
+// one PLMN, with 1 to 256 MME codes: one of an MME, several of a pool of MMEs.
 func AppendServed(b []byte, c Criticality, p identity.PLMN, group uint16, codes ...byte) []byte {
 	if len(codes) < 1 || len(codes) > 256 {
 		panic("s1ap: a group has 1 to 256 MME codes")
@@ -104,19 +67,8 @@ func AppendServed(b []byte, c Criticality, p identity.PLMN, group uint16, codes 
 	return EndElement(w.b, start)
 }
 
-// ParseName parses an ENBName or an MMEName (clauses 9.1.8.4 and 9.1.8.5), as a
-// view.
-func ParseName(v []byte) ([]byte, bool) {
-	r := reader{b: v}
-	if r.bit() { // longer than 150 characters
-		name := r.open()
-		return name, !r.bad
-	}
-	name := r.octets(int(r.bits(8)) + 1)
-	return name, !r.bad && len(name) <= 150
-}
-
-// AppendName appends the element ENBName or MMEName: 1 to 150 printable characters.
+// AppendName appends the element ENBName or MMEName: 1 to 150 printable characters
+// (clauses 9.1.8.4 and 9.1.8.5).
 func AppendName(b []byte, id ID, c Criticality, name string) []byte {
 	if len(name) < 1 || len(name) > 150 {
 		panic("s1ap: a name has 1 to 150 characters")
@@ -127,14 +79,6 @@ func AppendName(b []byte, id ID, c Criticality, name string) []byte {
 	w.octets()
 	w.b = append(w.b, name...)
 	return EndElement(w.b, start)
-}
-
-// ParseOctet parses an integer of one octet: RelativeCapacity (clause 9.2.3.17).
-func ParseOctet(v []byte) (uint8, bool) {
-	if len(v) != 1 {
-		return 0, false
-	}
-	return v[0], true
 }
 
 // An enumeration has the bits and the number of root values, and whether it is

@@ -94,6 +94,7 @@ func (w *worker) attachRequest(e *enodeb) {
 	if known {
 		w.adopt(u, e)
 		u.attached = false
+		u.keepCapability(nil) // TS 23.401 clause 5.11.2
 		w.mme.counts.reusedKeys.Inc()
 	} else if u = w.newUE(); u == nil {
 		w.congestion(e)

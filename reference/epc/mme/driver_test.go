@@ -10,6 +10,7 @@ import (
 	"vitrine/reference/epc/mme"
 	"vitrine/reference/epc/ue"
 	"vitrine/wire/identity"
+	"vitrine/wire/nas"
 	"vitrine/wire/s1ap"
 	"vitrine/wire/s1ap/frame"
 )
@@ -110,6 +111,56 @@ func TestContextsAreUsedAgain(t *testing.T) {
 	if d.gateway.Len() != 0 {
 		t.Errorf("%d sessions are left, want 0", d.gateway.Len())
 	}
+}
+
+// connect makes the UE idle and sends an initial message for it. It returns the new connection and the
+// radio capability that the MME gives the eNodeB.
+func (d *driven) connect(u *ue.UE, ids enb.IDs, pdu []byte) (enb.IDs, []byte) {
+	d.handle(d.cell.AppendReleaseRequest(nil, ids, s1ap.CauseUserInactivity))
+	d.handle(d.cell.AppendReleased(nil, ids))
+	d.driver.Sent()
+	d.last++
+	short := u.GUTI.STMSI()
+	d.handle(d.cell.AppendInitial(nil, d.last, pdu, &short))
+	message, _, _ := frame.Cut(d.driver.Sent())
+	var m s1ap.Message
+	if m.Parse(message) != nil || d.in.Parse(message) != nil || m.Procedure != s1ap.InitialContextSetup {
+		d.t.Fatalf("got no Initial Context Setup: %x", message)
+	}
+	v, _ := m.Find(s1ap.RadioCapability)
+	radio, _ := s1ap.ParseNAS(v)
+	d.handle(d.cell.AppendContextSetUp(nil, d.in.IDs, d.in.Bearer))
+	return d.in.IDs, radio
+}
+
+// TestRadioCapability checks when the MME gives an eNodeB the UE's radio capability (TS 23.401 clause
+// 5.11.2): not after an attach or an update for a new one, and not if it is too long to be stored.
+func TestRadioCapability(t *testing.T) {
+	d := drive(t, aka.Null)
+	p := (&base{t: t}).phone(1)
+	ids := d.attach(&p.UE)
+	expect := func(when string, pdu []byte, want int) {
+		t.Helper()
+		var radio []byte
+		if ids, radio = d.connect(&p.UE, ids, pdu); len(radio) != want {
+			t.Errorf("%s: the eNodeB got a radio capability of %d octets, want %d", when, len(radio), want)
+		}
+	}
+	indicate := func(octets int) {
+		b := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.UECapabilityIndication, s1ap.Ignore)
+		b = s1ap.AppendENBUEID(s1ap.AppendMMEUEID(b, s1ap.MMEUEID, s1ap.Reject, ids.MME), s1ap.Reject, ids.ENB)
+		d.handle(s1ap.End(s1ap.AppendNAS(b, s1ap.RadioCapability, s1ap.Ignore, make([]byte, octets)), 0))
+	}
+	indicate(500)
+	expect("after the indication", p.AppendService(nil), 500)
+	update := nas.UpdateRequest{Active: true, NewRadio: true, GUTI: nas.Identity{Kind: nas.KindGUTI, GUTI: p.GUTI}}
+	p.Connect()
+	expect("update for a new one", p.AppendMessage(nil, update.Append(nil)), 0)
+	indicate(500)
+	indicate(2000)
+	expect("after a long one", p.AppendService(nil), 0)
+	indicate(500)
+	expect("attach", p.AppendAttach(nil), 0)
 }
 
 // BenchmarkAttach is the work of an MME, an HSS, a gateway, an eNodeB and a UE for

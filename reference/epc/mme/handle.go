@@ -224,13 +224,15 @@ func (w *worker) handleUE(e *enodeb) {
 	}
 }
 
-// maxRadio is the longest UE radio capability that is stored, in octets.
+// maxRadio is the longest UE radio capability that is stored, in octets. Without a stored one, the eNodeB
+// asks the UE.
 const maxRadio = 1024
 
-// keepCapability stores the UE's radio capability for the next Initial Context Setup.
+// keepCapability stores the UE's radio capability for the next Initial Context Setup. nil deletes it.
 func (u *ue) keepCapability(radio []byte) {
+	u.radio = u.radio[:0]
 	if len(radio) <= maxRadio {
-		u.radio = append(u.radio[:0], radio...)
+		u.radio = append(u.radio, radio...)
 	}
 }
 

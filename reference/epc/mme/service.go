@@ -64,6 +64,9 @@ func (w *worker) updateRequest(e *enodeb) {
 	w.adopt(u, e)
 	u.secured = true
 	w.begin(u, update)
+	if m.NewRadio {
+		u.keepCapability(nil) // TS 23.401 clause 5.11.2
+	}
 	gone := u.absent(m.Bearers)
 	u.drop(gone)
 	w.body = w.appendUpdateAccept(w.body[:0], u, m.Update)
@@ -73,7 +76,7 @@ func (w *worker) updateRequest(e *enodeb) {
 	}
 	w.download(u, nas.Ciphered, w.body)
 	w.end(u, succeeded)
-	if u.moved || gone != 0 || u.tunnel != (s1ap.Tunnel{}) { // the gateway may have the end of an old eNodeB, or the store a lost bearer
+	if u.moved || gone != 0 || m.NewRadio || u.tunnel != (s1ap.Tunnel{}) { // the gateway or the store may have what is no longer true
 		u.cause = s1ap.CauseNormalRelease
 		w.releaseBearers(u)
 		return
@@ -91,6 +94,9 @@ func (w *worker) updated(u *ue, body []byte) {
 		return
 	}
 	w.begin(u, update)
+	if m.NewRadio {
+		u.keepCapability(nil)
+	}
 	gone := u.absent(m.Bearers)
 	if u.busy { // the UE has one call at a time
 		gone = 0

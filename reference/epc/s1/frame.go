@@ -5,8 +5,8 @@ package s1
 
 import "vitrine/wire/s1ap/frame"
 
-// room is the size of a Reader's buffer in octets: some hundred messages.
-const room = 64 << 10
+// room is the size of a Reader's buffer in octets: the longest frame, or some hundred usual ones.
+const room = frame.HeaderSize + frame.MaxMessage
 
 // A Reader splits received octets into messages. It allocates its buffer once.
 type Reader struct {

@@ -48,7 +48,7 @@ func TestReaderCutsMessagesWhereverTheyAreSplit(t *testing.T) {
 func TestReaderRefusesFramesWithoutALengthItAllows(t *testing.T) {
 	for _, header := range [][]byte{
 		{0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0},
-		{0, 0, 0x40, 0x41, 0, 0, 0, 18, 0, 0, 0, 0},
+		{0, 1, 0, 1, 0, 0, 0, 18, 0, 0, 0, 0},
 		{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 18, 0, 0, 0, 0},
 	} {
 		var r s1.Reader

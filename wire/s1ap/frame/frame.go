@@ -28,9 +28,9 @@ const Transport = "S1AP frames over TCP (not SCTP)"
 // HeaderSize is the number of octets before the message of a frame.
 const HeaderSize = 12
 
-// MaxMessage is the longest message of a frame, in octets. S1AP messages that are
-// not fragmented have at most 16,388.
-const MaxMessage = 1<<14 + 64
+// MaxMessage is the longest message of a frame, in octets. S1AP has no limit. Its longest
+// messages have a UE's radio capability, which may have more than 16,384 octets.
+const MaxMessage = 1 << 16
 
 // The streams of an association (TS 36.412 clause 7): one for messages about no
 // UE, one for messages about UEs.

@@ -65,11 +65,6 @@ def write():
         (61, 'ignore', ('MMEname', 'a name of an MME')),
         (105, 'reject', ('ServedGUMMEIs', [{'servedPLMNs': [PLMN], 'servedGroupIDs': [b'\x80\1'], 'servedMMECs': [b'\3']}])),
         (87, 'ignore', ('RelativeMMECapacity', 255))])
-    message('s1-setup-response-many', good, 17, 'reject', 'S1SetupResponse', [
-        (105, 'reject', ('ServedGUMMEIs', [
-            {'servedPLMNs': [PLMN, OTHER], 'servedGroupIDs': [b'\0\1', b'\0\2', b'\0\3'], 'servedMMECs': [b'\1', b'\2']},
-            {'servedPLMNs': [OTHER], 'servedGroupIDs': [b'\0\4'], 'servedMMECs': [b'\5']}])),
-        (87, 'ignore', ('RelativeMMECapacity', 0))])
     message('s1-setup-failure', bad, 17, 'reject', 'S1SetupFailure', [
         (2, 'ignore', ('Cause', ('misc', 'unknown-PLMN'))), (65, 'ignore', ('TimeToWait', 'v10s'))])
     message('initial-ue-message', first, 12, 'ignore', 'InitialUEMessage', [
