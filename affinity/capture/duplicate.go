@@ -22,6 +22,10 @@ const maxPlaces = 12
 // change do not count. Copies on both sides of a network address translation are not
 // recognised.
 //
+// A capture may cut packets off (tcpdump -s). TCP and SCTP number what they send, so the first bytes of
+// the payload are enough there. UDP has no numbers, so all captured bytes count. An SCTP message that is
+// cut off cannot be decoded, so a copy with more bytes is a new packet.
+//
 // A sender gives each transmission over IPv4 an identification of its own, so a packet that comes
 // again with the same one is a duplicate. So is a datagram of UDP: no protocol over UDP that is read
 // here sends again within the window (SIP after 500 ms: RFC 3261 section 17.1.1.1, timer T1). IPv6 has
@@ -40,9 +44,10 @@ type Finder struct {
 }
 
 type sighting struct {
-	at     int64 // when it was first seen
-	places [maxPlaces]Where
-	count  uint8
+	at      int64 // when it was first seen
+	places  [maxPlaces]Where
+	count   uint8
+	missing int32 // Packet.Missing
 }
 
 type arrival struct {
@@ -82,7 +87,7 @@ func (f *Finder) Find(p *Packet) Sighting {
 	f.expire(p.Time)
 	key := p.Identity()
 	s, known := f.seen[key]
-	if !known {
+	if !known || p.Transport == SCTP && p.Missing < int(s.missing) {
 		f.remember(key, p)
 		return Sighting{Kind: New}
 	}
@@ -103,13 +108,13 @@ func (f *Finder) Find(p *Packet) Sighting {
 	return result
 }
 
-// remember records a packet that is seen for the first time.
+// remember records a packet whose later copies count from here.
 func (f *Finder) remember(key uint64, p *Packet) {
 	if f.order.Len() == f.limit {
 		f.forget()
 		f.given++
 	}
-	s := sighting{at: p.Time, count: 1}
+	s := sighting{at: p.Time, count: 1, missing: int32(p.Missing)}
 	s.places[0] = p.Where
 	f.seen[key] = s
 	f.order.Push(arrival{key, p.Time})
@@ -137,6 +142,11 @@ func (f *Finder) forget() {
 
 // Identity returns a hash that is the same for all copies of a packet.
 func (p *Packet) Identity() uint64 {
+	const enough = 64 // bytes of a payload of TCP or SCTP
+	payload := p.Payload
+	if p.Transport != UDP {
+		payload = payload[:min(len(payload), enough)]
+	}
 	var b [96]byte
 	src, dst := p.Src.Addr().As16(), p.Dst.Addr().As16()
 	copy(b[0:], src[:])
@@ -151,7 +161,7 @@ func (p *Packet) Identity() uint64 {
 	binary.LittleEndian.PutUint32(b[52:], p.TSN)
 	binary.LittleEndian.PutUint32(b[56:], p.PPID)
 	binary.LittleEndian.PutUint16(b[60:], p.Stream)
-	binary.LittleEndian.PutUint64(b[64:], xxhash.Sum64(p.Payload))
+	binary.LittleEndian.PutUint64(b[64:], xxhash.Sum64(payload))
 	binary.LittleEndian.PutUint64(b[72:], uint64(len(p.Payload)+p.Missing))
 	return xxhash.Sum64(b[:80])
 }

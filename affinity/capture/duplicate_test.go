@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"testing"
 	"time"
 )
@@ -100,6 +101,41 @@ func TestFinderIgnoresWhatRoutersChange(t *testing.T) {
 			f.Find(w.Next())
 			w.Walk(Ethernet, 1, Where{File: 1}, test.frame)
 			if got := f.Find(w.Next()).Kind; got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFinderKnowsCutCopies: captures with different snap lengths have different parts of a payload.
+func TestFinderKnowsCutCopies(t *testing.T) {
+	tests := []struct {
+		name          string
+		transport     Transport
+		first, second int // captured bytes of the payload
+		number        uint32
+		want          Kind
+	}{
+		{"TCP, then cut", TCP, 200, 64, 1, Copy},
+		{"TCP, cut first", TCP, 64, 200, 1, Copy},
+		{"TCP, the next segment", TCP, 200, 64, 2, New},
+		{"TCP, too short", TCP, 200, 63, 1, New},
+		{"SCTP, then cut", SCTP, 200, 64, 1, Copy},
+		{"SCTP, cut first", SCTP, 64, 200, 1, New},
+		{"SCTP, cut at both", SCTP, 64, 64, 1, Copy},
+		{"SCTP, the next chunk", SCTP, 200, 64, 2, New},
+		{"UDP, then cut", UDP, 200, 64, 1, New},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := NewFinder(50*time.Millisecond, 100)
+			find := func(place uint16, captured int, number uint32) Kind {
+				payload := bytes.Repeat([]byte("x"), 200)
+				return f.Find(&Packet{Where: Where{File: place}, Transport: test.transport, ID: 7, Payload: payload[:captured],
+					Missing: len(payload) - captured, Seq: number, TSN: number}).Kind
+			}
+			find(0, test.first, 1)
+			if got := find(1, test.second, test.number); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})

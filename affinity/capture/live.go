@@ -31,6 +31,7 @@ type Live struct {
 	checked int64     // last check of the interfaces, in ns since 1970
 	stopped time.Time // zero: not yet
 	until   int64     // frames after this time are ignored, in ns since 1970
+	backlog int       // bytes of frames that are still read after the end
 	errs    []error
 }
 
@@ -57,6 +58,7 @@ func Listen(ctx context.Context, o LiveOptions) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.backlog = l.tap.Size()
 	if err := l.keep.begin(names, l.links); err != nil {
 		return nil, errors.Join(err, l.tap.Close())
 	}
@@ -94,13 +96,20 @@ func (l *Live) advance() bool {
 			return false
 		}
 	}
-	if l.isStopped() && (l.frame.At > l.until || time.Since(l.stopped) > time.Second) {
+	if l.isStopped() && l.isLate() {
 		return false
 	}
 	if l.failed(l.check(l.frame.At)) {
 		return false
 	}
 	return !l.failed(l.keep.add(&l.frame))
+}
+
+// isLate reports whether the frame was captured after the end. Its time does not show that if the clock
+// was set back. So isLate also counts bytes: at the end no more of them wait than the ring can hold.
+func (l *Live) isLate() bool {
+	l.backlog -= len(l.frame.Bytes)
+	return l.frame.At > l.until || l.backlog < 0
 }
 
 // drained reports whether the capture has ended and the kernel has passed on all frames.

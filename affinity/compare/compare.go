@@ -177,12 +177,23 @@ func (c *comparer) aggregate(a, b *affinity.Type, count [2]int) *Members {
 	return &Members{a.Members, b.Members}
 }
 
-// shares returns how many of the count transactions of each side have a course for which is
-// returns true, and whether their share changed.
+// shares returns how many of the count transactions of each side have a listed course for which is
+// returns true, and whether their share changed. Transactions in other courses may count too, so the
+// interval is that of the two nearest shares that are possible.
 func (c *comparer) shares(a, b *affinity.Type, count [2]int, is func(*affinity.Flow) bool) (x, y int, changed bool) {
 	x, y = transactions(a, count[0], is), transactions(b, count[1], is)
-	_, changed = c.interval(func() Interval { return c.sure.shares(x, count[0], y, count[1]) })
+	_, changed = c.interval(func() Interval {
+		return c.sure.shares(nearest(a, x, count[0], float64(y)/float64(count[1])), count[0],
+			nearest(b, y, count[1], float64(x)/float64(count[0])), count[1])
+	})
 	return x, y, changed
+}
+
+// nearest returns how many of n transactions come nearest to a share: at least those in listed courses,
+// and any number of those in other courses.
+func nearest(t *affinity.Type, listed, n int, share float64) int {
+	others := n - transactions(t, n, func(*affinity.Flow) bool { return true })
+	return max(listed, min(listed+others, int(share*float64(n))))
 }
 
 // transactions returns how many of n transactions have a course for which is returns true.

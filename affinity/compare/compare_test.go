@@ -11,9 +11,11 @@ import (
 
 	"vitrine"
 	"vitrine/affinity"
+	"vitrine/affinity/aggregate"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
+	"vitrine/affinity/graph"
 	"vitrine/affinity/message"
 )
 
@@ -174,6 +176,39 @@ func TestWhoTakesPartRarelyMayBeSeenByChance(t *testing.T) {
 	}
 	if x := compare(t, a, b).Types[0]; x.changes() > 0 {
 		t.Errorf("%+v", x)
+	}
+}
+
+// TestWhatIsNotListedMayTakePart: an auditor takes part in 1% of the transactions of A. The course with
+// the auditor is not listed in B.
+func TestWhatIsNotListedMayTakePart(t *testing.T) {
+	const count = 100_000
+	side := func(functions []string, flows ...affinity.Flow) Side {
+		of := affinity.Type{Outcome: aggregate.Outcome{Type: "REGISTER", Members: functions}, Flows: flows,
+			Pairs: []graph.Pair{{A: "Proxy", B: "Server"}}, Measured: &course.Measured{Type: "REGISTER", Transactions: count}}
+		return Side{"side", &affinity.Analysis{Types: []affinity.Type{of}}}
+	}
+	plain, audited := []string{"Proxy", "Server"}, []string{"Proxy", "Server", "Auditor"}
+	listed := func(count int, functions []string) affinity.Flow {
+		f := affinity.Flow{Count: count, Functions: functions}
+		for i := range functions[1:] {
+			f.Messages = append(f.Messages, affinity.Step{Message: flow.Message{From: functions[i], To: functions[i+1], Name: "ask"}, Critical: true})
+		}
+		return f
+	}
+	a := side(audited, listed(count-1000, plain), listed(1000, audited))
+	if x := compare(t, a, side(plain, listed(count-990, plain))).Types[0]; x.changes() > 0 {
+		t.Errorf("990 transactions in courses that are not listed: got %+v", x)
+	}
+	if x := compare(t, a, side(plain, listed(count-500, plain))).Types[0]; x.Aggregate == nil {
+		t.Error("500 transactions in courses that are not listed: the aggregate did not change")
+	}
+	if x := compare(t, a, side(plain, listed(count, plain))).Types[0]; x.Aggregate == nil {
+		t.Error("all courses are listed: the aggregate did not change")
+	}
+	b := side(audited, listed(count-1000, audited), listed(500, plain))
+	if x := compare(t, a, b).Types[0]; x.Path == nil {
+		t.Error("another path: not found")
 	}
 }
 

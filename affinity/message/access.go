@@ -8,6 +8,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // state adds the access of an HTTP request to a store. It knows the APIs of Vitrine's own
@@ -67,11 +69,12 @@ func spaceOf(query []byte) uint64 {
 	return 0
 }
 
-// access adds an access. Its key is the text appended since from. It returns nil if the key
-// is empty or the message has too many identifiers.
+// access adds an access. Its key is the text appended since from, in the scope of the store's name: a
+// store may have several addresses, and several stores may share one. access returns nil if the key is
+// empty or the message has too many identifiers or accesses.
 func (s *slot) access(from int, write bool) *Access {
-	id := s.identify(Key, hashAddr(s.m.Dst.Addr())+s.space, from)
-	if id == nil {
+	id := s.identify(Key, xxhash.Sum64String(s.m.To)+s.space, from)
+	if id == nil || len(s.m.Access) == maxIdentifiers {
 		return nil
 	}
 	s.m.Access = append(s.m.Access, Access{Store: s.m.To, Key: *id, Write: write})

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"vitrine/affinity/capture"
+	"vitrine/internal/capturetest"
 	"vitrine/wire/gtpc"
 )
 
@@ -180,24 +182,46 @@ func TestAttributesTakeNoSlot(t *testing.T) {
 	}
 }
 
-// TestRefusedDecoderLeavesNoSlot has memory for the HTTP/2 decoder of one direction only. The
-// request in progress must be delivered, because its end will not be read.
-func TestRefusedDecoderLeavesNoSlot(t *testing.T) {
-	handled := 0
-	r := newReading(Options{MaxMemory: 2 << 20}, func(*Message) error { handled++; return nil })
-	c := &conn{protocol: HTTP2, client: -1}
-	c.halves[0] = half{conn: c, src: client, dst: server}
-	c.halves[1] = half{conn: c, side: 1, src: server, dst: client}
+// TestManyConnectionsAtOnce opens many connections, which do not end. All of them are read if there is
+// memory for what they take. Otherwise some are given up, and their requests in progress are delivered.
+func TestManyConnectionsAtOnce(t *testing.T) {
 	const settings, headers = "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x03\x01\x04\x00\x00\x00\x01\x82\x84\x86"
-	if _, err := r.readHTTP2(&c.halves[0], []byte(string(preface)+settings+headers)); err != nil || r.hold.open != 1 {
-		t.Fatalf("the request did not begin: %d slots in use, error %v", r.hold.open, err)
+	request := string(preface) + settings + headers
+	requests := string(preface) + settings // 100 at once
+	for stream := byte(1); stream < 200; stream += 2 {
+		requests += headers[:8] + string([]byte{stream}) + headers[9:]
 	}
-	if _, err := r.readHTTP2(&c.halves[1], []byte(settings)); err != nil || c.protocol != Unknown {
-		t.Fatalf("the second decoder was not refused: protocol %v, error %v", c.protocol, err)
-	}
-	r.drain()
-	if r.hold.open != 0 || handled != 1 {
-		t.Errorf("%d slots are still in use, %d messages were delivered, want 0 and 1", r.hold.open, handled)
+	for name, c := range map[string]struct {
+		payload             string
+		number, memory, got int // connections; bytes; messages
+		all                 bool
+	}{
+		"HTTP/2":                    {request, 200, 256 << 20, 200, true},
+		"HTTP/2 with little memory": {request, 200, 1 << 20, 200, false},
+		"HTTP/2 with many streams":  {requests, 50, 4 << 20, 5000, false},
+		"an unknown protocol":       {"\x00\x00\x00\x05hello", 1000, 1 << 20, 0, false},
+	} {
+		lines, s := read(t, Options{MaxMemory: c.memory}, built(t, func(f *capturetest.File) {
+			at := start
+			add := func(frame []byte) {
+				at += 1e6
+				f.Add(at, frame)
+			}
+			var frames capturetest.Frames
+			for i := range c.number {
+				from := netip.AddrPortFrom(client.Addr(), uint16(1024+i))
+				one := capturetest.Conn{Client: from, Server: end("192.0.2.4:9999"), Frames: &frames}
+				one.Open(add)
+				add(one.Send(false, []byte(c.payload)))
+			}
+		}))
+		open := c.number - int(s.Streams.Evicted)
+		if len(lines) != c.got || (open == c.number) != c.all || s.GivenUp.Streams != 0 {
+			t.Errorf("%s: got %d messages, %d of %d connections stay open, given up %+v", name, len(lines), open, c.number, s.GivenUp)
+		}
+		if size := int(unsafe.Sizeof(conn{})) + c.got/c.number*slotSize; open*size > c.memory/4 {
+			t.Errorf("%s: %d connections of %d bytes stay open, above %d bytes", name, open, size, c.memory/4)
+		}
 	}
 }
 

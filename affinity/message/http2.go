@@ -11,8 +11,8 @@ import (
 
 // The bounds of HTTP/2.
 const (
-	maxStreams    = 512       // streams kept per connection
-	decoderMemory = 192 << 10 // bytes that a decoder may take
+	maxStreams = 512 // streams kept per connection
+	streamSize = 160 // bytes of a stream in the map of its connection, which does not shrink
 )
 
 // h2Stream is a stream of a connection.
@@ -51,13 +51,6 @@ func looksHTTP2(data []byte) verdict {
 // readHTTP2 reads frames of HTTP/2.
 func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
 	if x.http2 == nil {
-		if (r.tcp.decoder+1)*decoderMemory > r.tcp.limit {
-			r.tcp.given++
-			r.forgetStreams(x.conn) // no decoder will end them
-			x.conn.protocol, x.conn.tries = Unknown, maxTries
-			return len(data), nil
-		}
-		r.tcp.decoder++
 		x.http2 = &http2.Decoder{}
 		if looksHTTP2(data) == no {
 			x.http2.Lost(-1)
@@ -91,14 +84,6 @@ func (r *reading) readHTTP2(x *half, data []byte) (n int, err error) {
 	}
 }
 
-// forgetDecoder releases the HTTP/2 decoder of a direction.
-func (r *reading) forgetDecoder(x *half) {
-	if x.http2 != nil {
-		x.http2 = nil
-		r.tcp.decoder--
-	}
-}
-
 // headHTTP2 begins a message of a stream.
 func (r *reading) headHTTP2(x *half, d *http2.Decoder) {
 	m, c := &d.Message, x.conn
@@ -120,9 +105,7 @@ func (r *reading) headHTTP2(x *half, d *http2.Decoder) {
 	if m.Kind == http2.Response {
 		c.client = 1 - x.side
 	}
-	if old := st.open[x.side]; old != nil {
-		r.commit(old)
-	}
+	r.commitHTTP2(c, st.open[x.side])
 	o := r.origin(x)
 	s := r.slot(&o, HTTP2)
 	s.key = join(c.link, uint64(d.Stream))
@@ -146,22 +129,37 @@ func (r *reading) headHTTP2(x *half, d *http2.Decoder) {
 	}
 	st.open[x.side], st.at[x.side], st.scanned[x.side], st.body[x.side] = s, x.at, 0, 0
 	c.streams[d.Stream] = st
+	c.most = max(c.most, len(c.streams))
+	c.open++
 }
 
-// endHTTP2 delivers the message of a stream.
+// commitHTTP2 delivers a message of a stream, if there is one.
+func (r *reading) commitHTTP2(c *conn, s *slot) {
+	if s != nil {
+		c.open--
+		r.commit(s)
+	}
+}
+
+// endHTTP2 delivers the message of a stream. Before an answer it delivers a request whose end is
+// lost: otherwise the request would wait until the connection ends.
 func (r *reading) endHTTP2(x *half, stream uint32) {
 	c := x.conn
 	st, ok := c.streams[stream]
 	if !ok {
 		return
 	}
+	answered := x.side != c.client
+	if answered {
+		r.commitHTTP2(c, st.open[1-x.side])
+	}
 	if s := st.open[x.side]; s != nil {
 		s.m.Time = max(st.at[x.side], x.at)
 		s.written(st.body[x.side])
-		r.commit(s)
+		r.commitHTTP2(c, s)
 		st.open[x.side] = nil
 	}
-	if x.side != c.client && st.open[1-x.side] == nil { // answered
+	if answered {
 		delete(c.streams, stream)
 		return
 	}
@@ -178,7 +176,7 @@ func (r *reading) resetHTTP2(x *half, d *http2.Decoder) {
 	for _, s := range st.open {
 		if s != nil {
 			s.m.Failed, s.m.Cause = s.m.Kind == Answer, r.words.number(HTTP2, uint64(d.Code), func() string { return d.Code.String() })
-			r.commit(s)
+			r.commitHTTP2(c, s)
 		}
 	}
 	delete(c.streams, d.Stream)
@@ -189,9 +187,7 @@ func (r *reading) resetHTTP2(x *half, d *http2.Decoder) {
 func (r *reading) forgetStreams(c *conn) {
 	for _, stream := range slices.Sorted(maps.Keys(c.streams)) {
 		for _, s := range c.streams[stream].open {
-			if s != nil {
-				r.commit(s)
-			}
+			r.commitHTTP2(c, s)
 		}
 	}
 	clear(c.streams)
@@ -204,12 +200,11 @@ func (r *reading) closeHTTP2(x *half) {
 			r.counts.bad(HTTP2, reason(err))
 		}
 	}
-	for _, stream := range slices.Sorted(maps.Keys(x.conn.streams)) {
-		st := x.conn.streams[stream]
-		if s := st.open[x.side]; s != nil {
-			r.commit(s)
-			st.open[x.side] = nil
-			x.conn.streams[stream] = st
-		}
+	c := x.conn
+	for _, stream := range slices.Sorted(maps.Keys(c.streams)) {
+		st := c.streams[stream]
+		r.commitHTTP2(c, st.open[x.side])
+		st.open[x.side] = nil
+		c.streams[stream] = st
 	}
 }

@@ -48,7 +48,7 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 	o := r.origin(x)
 	s := r.slot(&o, Mongo)
 	s.m.Bytes = h.Length
-	document := mongoDocument(h, data[mongo.HeaderSize:part])
+	document, item := mongoDocument(h, data[mongo.HeaderSize:part])
 	if h.To != 0 {
 		s.part, s.key, s.m.Kind, s.status = only, join(c.link, uint64(h.To)), Answer, plain
 		if ok, found := bsonNumber(document, "ok"); found && ok == 0 {
@@ -57,9 +57,10 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 		}
 	} else {
 		s.part, s.key = opens, join(c.link, uint64(h.ID))
-		r.mongoCommand(s, document)
+		r.mongoCommand(s, document, item)
 	}
 	s.bson(document, 0)
+	s.bson(item, 0)
 	if x.left = h.Length - part; x.left > 0 {
 		x.slot = s
 	} else {
@@ -77,29 +78,42 @@ func (r *reading) restMongo(x *half, n int) {
 	}
 }
 
-// mongoDocument returns the document of a message, the command or the reply, as far as body
-// has it. It is nil if the message is malformed.
-func mongoDocument(h mongo.Header, body []byte) []byte {
+// mongoDocument returns the document of a message, the command or the reply, and the first of the
+// documents behind it, such as the updates of a command. Both are as far as body has them, and nil if
+// the message has none or is malformed.
+func mongoDocument(h mongo.Header, body []byte) (document, item []byte) {
 	switch h.Op {
 	case mongo.OpMsg:
 		const flags = 4
 		if len(body) > flags && body[flags] == 0 {
-			return cutDocument(body[flags+1:])
+			document = cutDocument(body[flags+1:])
+			item = cutSequence(body[flags+1+len(document):])
 		}
 	case mongo.OpQuery:
 		const flags, numbers = 4, 8
 		if len(body) > flags {
 			if _, rest, ok := bytes.Cut(body[flags:], []byte{0}); ok && len(rest) > numbers {
-				return cutDocument(rest[numbers:])
+				document = cutDocument(rest[numbers:])
 			}
 		}
 	case mongo.OpReply:
 		const before = 20 // flags, cursor, first document, count
 		if len(body) > before {
-			return cutDocument(body[before:])
+			document = cutDocument(body[before:])
 		}
 	}
-	return nil
+	return document, item
+}
+
+// cutSequence returns the first document of the sequence that b begins with: a section of OP_MSG that
+// has its kind, its length and its name before the documents.
+func cutSequence(b []byte) []byte {
+	const kind, before = 1, 5
+	if len(b) < before || b[0] != kind {
+		return nil
+	}
+	_, documents, _ := bytes.Cut(b[before:], []byte{0})
+	return cutDocument(documents)
 }
 
 // cutDocument returns the document that b begins with, as far as b has it.
@@ -203,7 +217,7 @@ func bsonNumber(document []byte, name string) (int, bool) {
 
 // mongoCommand names a request by its command and collection, and adds the state that it
 // reads or writes: a document, or the whole collection if no document is named.
-func (r *reading) mongoCommand(s *slot, document []byte) {
+func (r *reading) mongoCommand(s *slot, document, item []byte) {
 	e := elementsOf(document)
 	if !e.next() {
 		s.m.Name = "(other)"
@@ -229,7 +243,7 @@ func (r *reading) mongoCommand(s *slot, document []byte) {
 	if collection == nil {
 		return
 	}
-	key := bsonFilter(document)
+	key := mongoKey(document, item)
 	from := len(s.text)
 	s.text = append(s.text, collection...)
 	if key != nil {
@@ -248,16 +262,36 @@ func bsonString(e *bsonElements) []byte {
 	return e.value[4 : len(e.value)-1]
 }
 
-// bsonFilter returns the first string in the filter of a command.
-func bsonFilter(document []byte) []byte {
+// mongoKey returns the text that names the document of a command: the first string in its filter, or
+// the _id of a new document. Of several updates, deletions or new documents the first one counts. item
+// is that one if it is behind the command.
+func mongoKey(document, item []byte) []byte {
 	for e := elementsOf(document); e.next(); {
 		switch string(e.name) {
-		case "filter", "query", "q":
-			for inner := elementsOf(cutDocument(e.value)); inner.next(); {
-				if text := bsonString(&inner); text != nil {
-					return text
-				}
+		case "filter", "query":
+			return bsonFirst(cutDocument(e.value))
+		case "updates", "deletes", "documents":
+			if list := elementsOf(cutDocument(e.value)); list.next() {
+				item = cutDocument(list.value)
 			}
+		}
+	}
+	for e := elementsOf(item); e.next(); {
+		switch string(e.name) {
+		case "q":
+			return bsonFirst(cutDocument(e.value))
+		case "_id":
+			return bsonString(&e)
+		}
+	}
+	return nil
+}
+
+// bsonFirst returns the first string of a document, or nil.
+func bsonFirst(document []byte) []byte {
+	for e := elementsOf(document); e.next(); {
+		if text := bsonString(&e); text != nil {
+			return text
 		}
 	}
 	return nil

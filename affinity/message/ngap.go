@@ -1,6 +1,9 @@
 package message
 
-import "vitrine/wire/ngap"
+import (
+	"vitrine/wire/ngap"
+	"vitrine/wire/s1ap"
+)
 
 // ngapAnswered reports whether a procedure has an outcome: class 1 of TS 38.413 clause
 // 8.1.
@@ -79,7 +82,7 @@ func (r *reading) ngap(o *origin, data []byte) {
 			kind, text = uint64(ciphered), ciphered.String()
 		}
 	}
-	if m.Procedure == ngap.PathSwitchRequest && m.Kind == ngap.Initiating {
+	if m.Procedure == ngap.PathSwitchRequest && m.Kind == s1ap.Initiating {
 		about.hasCore = false // it is the identity at the source
 	}
 	s.m.Name = r.words.number(NGAP, uint64(m.Procedure)<<32|uint64(m.Kind)<<24|kind, func() string {

@@ -139,6 +139,24 @@ func TestDisorderIsCounted(t *testing.T) {
 	}
 }
 
+// TestBytesSentAgainAreCounted: a message of TCP that is sent again is one message, and the summary has its
+// bytes.
+func TestBytesSentAgainAreCounted(t *testing.T) {
+	const text = "GET / HTTP/1.1\r\n\r\n"
+	lines, s := read(t, Options{}, built(t, func(f *capturetest.File) {
+		at := start
+		add := func(frame []byte) { at += 200e6; f.Add(at, frame) }
+		conn := capturetest.Conn{Client: client, Server: server, Frames: &capturetest.Frames{}}
+		conn.Open(add)
+		add(conn.Send(false, []byte(text)))
+		add(conn.Frames.TCP(client, server, 1001, 1001, capturetest.ACK, []byte(text)))
+	}))
+	expect(t, lines, `request "GET /"`)
+	if want := (Gap{"bytes of TCP sent again", uint64(len(text))}); !slices.Contains(s.Gaps(), want) {
+		t.Errorf("got %+v, want %+v", s.Gaps(), want)
+	}
+}
+
 // TestSCTPMessagesThatAreNotWhole: a message whose fragments are not all in the capture, or
 // were cut off, is counted.
 func TestSCTPMessagesThatAreNotWhole(t *testing.T) {

@@ -47,10 +47,10 @@ func looksRedis(data []byte, x *half) verdict {
 
 // redisValues collects data of a request while its arguments arrive.
 type redisValues struct {
-	bytes   int
 	push    bool
-	write   bool
+	write   bool  // the command writes its next key
 	reads   bool  // see Access.Reads
+	keyed   bool  // its last key has an access
 	seconds int64 // lifetime
 	unit    time.Duration
 	option  redisOption
@@ -76,6 +76,7 @@ func (r *reading) readRedis(x *half, data []byte) (n int, err error) {
 		}
 	}
 	requests := c.client == x.side
+	x.needOrdered()
 	d := &x.redis
 	d.Requests = requests
 	for {
@@ -140,10 +141,8 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 	name := x.command.Command.Name
 	switch {
 	case isKey:
-		if id := s.add(Key, hashAddr(x.dst.Addr()), v.Text); id != nil && len(s.m.Access) < maxIdentifiers {
-			s.m.Access = append(s.m.Access, Access{Store: s.m.To, Key: *id, Write: values.write})
-			s.scan(id.Text)
-		}
+		redisKey(s, values, v.Text)
+		values.write = values.write && !redisStores(name)
 	case values.option != noOption, v.Index == 2 && isExpiry(name):
 		if n, ok := parseDigits(v.Text); ok {
 			unit := time.Second
@@ -160,8 +159,21 @@ func (r *reading) redisArgument(x *half, v *resp.Value) {
 	case name == "set" && v.Index > 2: // an option such as NX, which is no part of the value
 		values.reads = values.reads || sip.EqualFold(v.Text, "get")
 	default:
-		values.bytes += size
+		if values.write && values.keyed {
+			s.m.Access[len(s.m.Access)-1].Bytes += size
+		}
 		s.scan(v.Text[:min(len(v.Text), maxScan)])
+	}
+}
+
+// redisKey adds a key of a request.
+func redisKey(s *slot, values *redisValues, key []byte) {
+	from := len(s.text)
+	s.text = append(s.text, key...)
+	a := s.access(from, values.write)
+	values.keyed = a != nil
+	if a != nil {
+		s.scan(a.Key.Text)
 	}
 }
 
@@ -198,7 +210,7 @@ func (r *reading) redisAsked(x *half) {
 	for i := range s.m.Access {
 		if a := &s.m.Access[i]; a.Write {
 			a.Lifetime = time.Duration(x.values.seconds) * x.values.unit
-			a.Bytes, a.Reads = x.values.bytes, x.values.reads
+			a.Reads = x.values.reads
 		}
 	}
 	switch command {
@@ -273,8 +285,17 @@ func redisTakes(name string) bool {
 		"hincrby", "hincrbyfloat", "zincrby",
 		"lpop", "rpop", "lmpop", "blpop", "brpop", "blmpop", "rpoplpush", "brpoplpush", "lmove", "blmove",
 		"spop", "smove", "zpopmin", "zpopmax", "zmpop", "bzpopmin", "bzpopmax", "bzmpop",
-		"rename", "renamenx", "copy", "sort", "xreadgroup",
+		"rename", "renamenx", "copy", "sort", "xreadgroup", "pfmerge",
 		"eval", "evalsha", "fcall":
+		return true
+	}
+	return false
+}
+
+// redisStores reports whether a command writes its first key, and only reads the others.
+func redisStores(name string) bool {
+	switch name {
+	case "sdiffstore", "sinterstore", "sunionstore", "zdiffstore", "zinterstore", "zunionstore", "zrangestore", "geosearchstore", "pfmerge", "bitop":
 		return true
 	}
 	return false

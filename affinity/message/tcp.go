@@ -2,12 +2,11 @@ package message
 
 import (
 	"net/netip"
+	"unsafe"
 
 	"vitrine/affinity/capture"
 	"vitrine/affinity/stream"
-	"vitrine/wire/http1"
 	"vitrine/wire/http2"
-	"vitrine/wire/resp"
 )
 
 // The bounds on a connection.
@@ -20,12 +19,11 @@ const (
 
 // tcp is the state that all connections share.
 type tcp struct {
-	limit   int // bytes of all buffers
-	held    int
-	given   uint64
-	serial  uint64
-	free    []*conn
-	decoder int // HTTP/2 decoders in use
+	limit  int // bytes of all buffers
+	held   int
+	given  uint64
+	serial uint64
+	free   []*conn
 }
 
 // A conn is a TCP connection.
@@ -45,6 +43,8 @@ type conn struct {
 	loose             bool // answers do not follow requests: publish and subscribe
 
 	streams map[uint32]h2Stream // HTTP/2
+	most    int                 // streams that the map had at once
+	open    int                 // messages in progress in the map
 
 	// While the protocol is not known.
 	packets, bytes, turns uint64
@@ -75,11 +75,8 @@ type half struct {
 	scanned int   // bytes of its body that were searched for identities
 	body    int   // bytes of its body
 
-	http1   http1.Decoder
-	http2   *http2.Decoder
-	redis   resp.Decoder
-	command resp.Request
-	values  redisValues
+	http2 *http2.Decoder
+	*ordered
 }
 
 // tcpHandler receives the streams.
@@ -96,16 +93,36 @@ func (t *tcp) half(h *stream.Half) *half {
 	} else {
 		c = &conn{}
 	}
-	streams := c.streams
-	clear(streams)
-	*c = conn{client: -1, streams: streams}
+	kept := [2]*ordered{c.halves[0].ordered, c.halves[1].ordered}
+	*c = conn{client: -1}
 	t.serial++
 	c.link = mix(t.serial)
 	for i, h := range [2]*stream.Half{h, h.Peer} {
-		c.halves[i] = half{conn: c, side: i, src: h.Src, dst: h.Dst, opened: h.Opened}
-		h.State = &c.halves[i]
+		x := &c.halves[i]
+		*x = half{conn: c, side: i, src: h.Src, dst: h.Dst, opened: h.Opened, ordered: kept[i]}
+		x.restart()
+		h.State = x
 	}
+	h.Memory = c.memory()
 	return &c.halves[0]
+}
+
+// memory returns the bytes that a connection takes. Its buffers have a bound of their own.
+func (c *conn) memory() int {
+	n := int(unsafe.Sizeof(*c)) + c.most*streamSize + c.open*slotSize
+	for i := range c.halves {
+		x := &c.halves[i]
+		if x.slot != nil {
+			n += slotSize
+		}
+		if x.ordered != nil {
+			n += int(unsafe.Sizeof(*x.ordered))
+		}
+		if x.http2 != nil {
+			n += x.http2.Memory()
+		}
+	}
+	return n
 }
 
 // Data receives the next bytes of a direction.
@@ -122,6 +139,7 @@ func (t *tcpHandler) Data(h *stream.Half, at int64, b []byte) {
 	if len(b) > 0 {
 		r.feed(x, b)
 	}
+	h.Memory, h.Lasting = x.conn.memory(), x.conn.protocol == HTTP2 // which cannot be read from the middle
 }
 
 // Gap handles lost bytes of a direction.
@@ -157,11 +175,12 @@ func (t *tcpHandler) End(h *stream.Half, _ stream.Reason) {
 	}
 	r.abandon(x)
 	r.tcp.held -= cap(x.buffer)
-	x.buffer = nil
-	r.forgetDecoder(x)
+	x.buffer, x.http2 = nil, nil
 	r.countEdge(c)
+	h.Memory = c.memory()
 	if c.ended++; c.ended == 2 {
 		const keep = 1024
+		c.streams, h.Memory = nil, 0
 		if len(r.tcp.free) < keep {
 			r.tcp.free = append(r.tcp.free, c)
 		}
@@ -345,7 +364,7 @@ func (r *reading) lose(x *half) {
 	if x.http2 != nil {
 		x.http2.Lost(-1)
 	}
-	x.http1, x.redis, x.command = http1.Decoder{}, resp.Decoder{}, resp.Request{}
+	x.restart()
 	x.conn.answers = x.conn.requests // earlier requests are not matched any more
 }
 

@@ -106,10 +106,11 @@ func (s *Summary) Gaps() []Gap {
 		Gap{"packets more than 50 ms out of order: sort each file with reordercap", s.Disordered},
 		Gap{"malformed frames", c.Malformed}, Gap{"frames that are not IP", c.NotIP},
 		Gap{"packets that are neither UDP, TCP nor SCTP", c.NotTransport}, Gap{"SCTP chunks of I-DATA", c.Interleaved}, Gap{"packets cut off by the capture", c.Cut},
-		Gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End},
+		Gap{"bytes of TCP missing", l.Timeout + l.Connection + l.Memory + l.Cut + l.End}, Gap{"bytes of TCP sent again", s.Streams.Repeated},
 		Gap{"IP fragments without the rest", c.IP.Expired}, Gap{"SCTP messages that lack a fragment", c.Messages.Expired}, Gap{"for memory: fragments", c.IP.GivenUp + c.Messages.GivenUp},
 		Gap{"for memory: requests whose answers are not found", s.GivenUp.Requests}, Gap{"for memory: packets whose copies are not found", s.GivenUp.Copies},
-		Gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, Gap{"for memory: pieces of connections", s.GivenUp.Streams + s.Streams.Evicted},
+		Gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, Gap{"for memory: pieces of connections", s.GivenUp.Streams},
+		Gap{"for memory: connections that were given up; of HTTP/2 nothing more is read", s.Streams.Evicted},
 		Gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges},
 		Gap{"for memory: messages from or to functions that count as one, others", s.GivenUp.Functions})
 	for _, link := range slices.Sorted(maps.Keys(c.Unknown)) {

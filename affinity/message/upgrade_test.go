@@ -3,6 +3,9 @@ package message
 import (
 	"slices"
 	"testing"
+	"time"
+
+	"vitrine/internal/capturetest"
 )
 
 // TestUpgradeToHTTP2 checks that a connection goes on in HTTP/2 after it was upgraded.
@@ -49,4 +52,49 @@ func TestTunnels(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSilenceOfHTTP2 checks that a connection goes on after a silence. Its second request refers to
+// a field of the first one.
+func TestSilenceOfHTTP2(t *testing.T) {
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	lines, s := read(t, Options{}, built(t, func(f *capturetest.File) {
+		at := start
+		add := func(frame []byte) {
+			at += 1e6
+			f.Add(at, frame)
+		}
+		conn := capturetest.Conn{Client: client, Server: end("192.0.2.4:9999"), Frames: &capturetest.Frames{}}
+		conn.Open(add)
+		add(conn.Send(false, []byte(string(preface)+settings+"\x00\x00\x0a\x01\x05\x00\x00\x00\x01\x82\x86\x44\x06/first")))
+		add(conn.Send(true, []byte(settings+"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88")))
+		at += int64(20 * time.Minute)
+		add(conn.Send(false, []byte("\x00\x00\x03\x01\x05\x00\x00\x00\x03\x82\x86\xbe")))
+		add(conn.Send(true, []byte("\x00\x00\x01\x01\x05\x00\x00\x00\x03\x88")))
+	}))
+	const request, answer = `HTTP2 request "GET /first"`, `HTTP2 answer "200 GET /first"`
+	expect(t, lines, request, answer+"| of 1", request, answer+"| of 3")
+	if len(s.Unknown) != 0 {
+		t.Errorf("some of it was not recognised: %+v", s.Unknown)
+	}
+}
+
+// TestLostEndOfARequest checks that a request over HTTP/2 whose last frame is not in the capture is
+// delivered before its answer.
+func TestLostEndOfARequest(t *testing.T) {
+	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	lines, _ := read(t, Options{}, built(t, func(f *capturetest.File) {
+		at := start
+		add := func(frame []byte) {
+			at += int64(time.Second)
+			f.Add(at, frame)
+		}
+		conn := capturetest.Conn{Client: client, Server: end("192.0.2.4:9999"), Frames: &capturetest.Frames{}}
+		conn.Open(add)
+		add(conn.Send(false, []byte(string(preface)+settings+"\x00\x00\x03\x01\x04\x00\x00\x00\x01\x83\x84\x86")))
+		conn.Send(false, []byte("\x00\x00\x05\x00\x01\x00\x00\x00\x01hello")) // is lost
+		add(conn.Send(true, []byte(settings+"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x88")))
+		add(conn.Send(true, []byte(settings)))
+	}))
+	expect(t, lines, `HTTP2 request "POST /"`, `HTTP2 answer "200 POST /"| of 1`)
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"time"
 	"unsafe"
@@ -16,10 +17,11 @@ type Assembler struct {
 
 	connections map[key]*connection
 	open        list // by the time of the last segment, the oldest first
+	idle        list // lasting connections that are idle, the longest idle first
 	ended       list // in the order in which they ended
 	waiting     Half // head of a list of halves: waiting.succ waits longest
 	acked       Half // the same, of halves whose missing bytes were acknowledged
-	memory      int  // bytes of connections and chunks
+	memory      int  // bytes of connections, of chunks, and of what the handler holds
 	free        []*connection
 	chunks      pool
 }
@@ -28,6 +30,7 @@ type Assembler struct {
 func NewAssembler(h Handler, o Options) *Assembler {
 	a := &Assembler{handler: h, options: o.withDefaults(), connections: map[key]*connection{}}
 	a.open.init()
+	a.idle.init()
 	a.ended.init()
 	a.waiting.prev, a.waiting.succ = &a.waiting, &a.waiting
 	a.acked.prev, a.acked.succ = &a.acked, &a.acked
@@ -70,15 +73,16 @@ func (a *Assembler) Add(p *capture.Packet) {
 	if p.Flags&capture.RST != 0 {
 		a.end(c, p.Time, Reset)
 	}
+	for a.memory > a.options.MaxMemory && a.giveUp(nil) {
+	}
 }
 
 // Flush ends all connections at the end of the captures.
 func (a *Assembler) Flush() {
-	for c := a.open.first(); c != nil; c = a.open.first() {
-		a.remove(c, c.at, Flushed)
-	}
-	for c := a.ended.first(); c != nil; c = a.ended.first() {
-		a.remove(c, c.at, Flushed)
+	for _, l := range [...]*list{&a.idle, &a.open, &a.ended} {
+		for c := l.first(); c != nil; c = l.first() {
+			a.remove(c, c.at, Flushed)
+		}
 	}
 }
 
@@ -112,8 +116,6 @@ func (h *Half) renewed(p *capture.Packet) bool {
 
 // connect creates the connection of a segment.
 func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
-	for a.memory+connectionSize > a.options.MaxMemory && a.giveUp(nil) {
-	}
 	var c *connection
 	if n := len(a.free); n > 0 {
 		c, a.free = a.free[n-1], a.free[:n-1]
@@ -122,7 +124,7 @@ func (a *Assembler) connect(k key, side int, p *capture.Packet) *connection {
 	}
 	*c = connection{key: k, at: p.Time}
 	for i := range c.halves {
-		c.halves[i].connection, c.halves[i].Peer = c, &c.halves[1-i]
+		c.halves[i].connection, c.halves[i].Peer, c.halves[i].Shared = c, &c.halves[1-i], &c.shared
 	}
 	h := &c.halves[side]
 	h.Src, h.Dst = p.Src, p.Dst
@@ -150,7 +152,11 @@ func (a *Assembler) expire(now int64) {
 	a.skipOld(&a.acked, now, ackTimeout)
 	a.skipOld(&a.waiting, now, a.options.GapTimeout)
 	for c := a.open.first(); c != nil && apart(now, c.at) > int64(a.options.Idle); c = a.open.first() {
-		a.remove(c, c.at, Idle)
+		if c.shared.Lasting {
+			a.idle.touch(c)
+		} else {
+			a.remove(c, c.at, Idle)
+		}
 	}
 	for c := a.ended.first(); c != nil && apart(now, c.since) > int64(a.options.Linger); c = a.ended.first() {
 		a.remove(c, c.at, Idle)
@@ -167,19 +173,20 @@ func (a *Assembler) skipOld(list *Half, now int64, timeout time.Duration) {
 // apart returns the distance between two times.
 func apart(a, b int64) int64 { return max(a-b, b-a) }
 
-// giveUp makes room. It skips the gap of the half that waits longest, of those whose missing
-// bytes were acknowledged, or else of all. If no half waits, it removes the connection that
-// ended first, or else the open connection whose last segment is the oldest. It returns
-// false if there is nothing to give up except the connection keep.
+// giveUp makes room. It removes the connection that ended first, or else the one that is idle for
+// longest: idle connections may fill the memory for the rest of a long capture. If there is none, it
+// skips the gap of the half that waits longest, of those whose missing bytes were acknowledged, or
+// else of all. If no half waits, it removes the open connection whose last segment is the oldest. It
+// returns false if there is nothing to give up except the connection keep.
 func (a *Assembler) giveUp(keep *connection) bool {
-	for _, list := range [...]*Half{&a.acked, &a.waiting} {
-		if h := list.succ; h != list {
-			a.skip(h, h.connection.at, &a.counts.Lost.Memory)
-			return true
-		}
-	}
-	c := a.ended.first()
+	c := cmp.Or(a.ended.first(), a.idle.first())
 	if c == nil {
+		for _, list := range [...]*Half{&a.acked, &a.waiting} {
+			if h := list.succ; h != list {
+				a.skip(h, h.connection.at, &a.counts.Lost.Memory)
+				return true
+			}
+		}
 		c = a.open.first()
 	}
 	if c == nil || c == keep {
@@ -204,7 +211,7 @@ func (a *Assembler) remove(c *connection, at int64, why Reason) {
 	a.end(c, at, why)
 	c.list.unlink(c)
 	delete(a.connections, c.key)
-	a.memory -= connectionSize
+	a.memory -= connectionSize + c.charged
 	const keep = 1024
 	if len(a.free) < keep {
 		for i := range c.halves {
@@ -233,22 +240,31 @@ func (a *Assembler) close(h *Half, at int64, why Reason) {
 	h.ended = true
 	if h.started {
 		a.handler.End(h, why)
+		a.charge(c)
 	}
 	if h.Peer.ended && !c.ended {
 		c.ended, c.since = true, at
-		a.open.unlink(c)
+		c.list.unlink(c)
 		a.ended.push(c)
 	}
 }
 
-// A connection is a TCP connection. It is in the list of open or of ended connections.
+// charge counts what the handler holds for a connection.
+func (a *Assembler) charge(c *connection) {
+	a.memory += c.shared.Memory - c.charged
+	c.charged = c.shared.Memory
+}
+
+// A connection is a TCP connection. It is in the list of open, idle or ended connections.
 type connection struct {
 	key        key
 	halves     [2]Half
+	shared     Shared
 	at         int64 // time of the last segment
 	ended      bool
 	since      int64 // time of the end
 	held       int   // bytes of chunks
+	charged    int   // bytes of shared.Memory that are in Assembler.memory
 	list       *list
 	prev, next *connection
 }
@@ -293,7 +309,7 @@ func (l *list) push(c *connection) {
 
 func (l *list) unlink(c *connection) { c.prev.next, c.next.prev = c.next, c.prev }
 
-// touch moves c to the end.
+// touch moves c from its list to the end of this one.
 func (l *list) touch(c *connection) {
 	if l.head.prev != c {
 		l.unlink(c)

@@ -24,6 +24,7 @@ func (a *auditor) Data(h *stream.Half, _ int64, b []byte) {
 		a.t.Fatal("got an empty piece")
 	}
 	a.bytes += uint64(len(b))
+	h.Memory, h.Lasting = h.Memory+len(b), len(b)%2 == 0
 }
 
 func (a *auditor) Gap(h *stream.Half, _ int64, n int) {

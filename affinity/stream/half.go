@@ -49,6 +49,7 @@ func (a *Assembler) deliver(h *Half, at int64, b []byte) {
 	h.next += uint32(len(b))
 	a.counts.Bytes += uint64(len(b))
 	a.handler.Data(h, at, b)
+	a.charge(h.connection)
 }
 
 // cut reports the bytes before end as lost, except held bytes, because the capture cut them
@@ -69,6 +70,7 @@ func (a *Assembler) gap(h *Half, at int64, n int, cause *uint64) {
 	h.next += uint32(n)
 	*cause += uint64(n)
 	a.handler.Gap(h, at, n)
+	a.charge(h.connection)
 }
 
 // skip reports the missing bytes of a half as lost, and delivers the bytes after them.
@@ -123,8 +125,8 @@ func (a *Assembler) finish(h *Half, fin uint32, at int64) {
 	a.drain(h, at)
 }
 
-// hold holds early bytes. To make room, it skips gaps of the connection, and then of
-// others. It returns false if there is still no room, or if it skipped a gap of h, so that
+// hold holds early bytes. For the bound of a connection, it skips gaps of the connection. For
+// the bound of all connections, it calls giveUp. It returns false if there is still no room, or if it skipped a gap of h, so that
 // the bytes may not be early any more.
 func (a *Assembler) hold(h *Half, seq uint32, at int64, b []byte) bool {
 	c := h.connection

@@ -37,6 +37,8 @@ type Half struct {
 	Opened   bool  // its sender opened the connection
 	State    any   // for the Handler. It is nil at first.
 
+	*Shared
+
 	connection *connection
 	started    bool   // start and next are known
 	ended      bool   // End was called
@@ -52,6 +54,13 @@ type Half struct {
 	acked      bool  // the receiver has acknowledged the missing bytes
 	since      int64 // when it began to wait, or when the acknowledgement came
 	prev, succ *Half
+}
+
+// Shared is what the Handler sets for both directions of a connection, in any of its methods. It is
+// zero at first.
+type Shared struct {
+	Memory  int  // bytes that the Handler holds for the connection
+	Lasting bool // the connection is kept while it is idle, as long as there is memory
 }
 
 // A Reason says why a direction ended.
@@ -88,14 +97,16 @@ func (r Reason) String() string {
 // Options configure an Assembler. The zero value has the defaults. Times are those of
 // the capture.
 type Options struct {
-	// MaxMemory bounds the bytes of early segments and connections. Zero means 256 MiB.
+	// MaxMemory bounds the bytes of early segments and connections, with Shared.Memory. Zero
+	// means 256 MiB.
 	MaxMemory int
 	// MaxConnection bounds the bytes of early segments of one connection. Zero means 4 MiB.
 	MaxConnection int
 	// GapTimeout is how long early bytes wait for missing bytes before them. Zero means 3
 	// s.
 	GapTimeout time.Duration
-	// Idle is how long a connection is kept without a segment. Zero means 15 min.
+	// Idle is how long a connection is kept without a segment, unless it is Lasting. Zero
+	// means 15 min.
 	Idle time.Duration
 	// Linger is how long an ended connection is kept, so that its late segments do not
 	// begin a new one. Zero means 10 s.

@@ -271,6 +271,48 @@ func arrival(random *rand.Rand, sent []byte, first uint32) (segments []*capture.
 	return segments, arrived
 }
 
+// A lasting handler makes each connection lasting.
+type lasting struct{ *recorder }
+
+func (l lasting) Data(h *stream.Half, at int64, b []byte) {
+	h.Lasting = true
+	l.recorder.Data(h, at, b)
+}
+
+// TestLastingConnectionsStay: a connection that the handler wants to keep goes on after a silence.
+func TestLastingConnectionsStay(t *testing.T) {
+	r := newRecorder()
+	a := stream.NewAssembler(lasting{r}, stream.Options{Idle: time.Minute})
+	other := segment(30_000, ack, 100, "x")
+	other.Src = netip.AddrPortFrom(client.Addr(), 1)
+	for _, s := range []*capture.Packet{
+		segment(1, syn, 99, ""), segment(2, ack, 100, "a"), segment(7200, ack, 101, "b"), segment(7201, ack, 102, "c"), segment(20_000, ack, 103, "d"), other,
+	} {
+		a.Add(s)
+	}
+	a.Flush()
+	const want = "a@2, b@7200, c@7201, d@20000, x@30000, client flushed, server flushed, client flushed, server flushed"
+	if got := strings.Join(r.log, ", "); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// A keeper holds bytes for each connection until one direction ends.
+type keeper struct{ held int }
+
+func (k *keeper) Data(h *stream.Half, _ int64, _ []byte) {
+	const each = 10 << 10
+	k.held += each - h.Memory
+	h.Memory, h.Lasting = each, true
+}
+
+func (k *keeper) Gap(*stream.Half, int64, int) {}
+
+func (k *keeper) End(h *stream.Half, _ stream.Reason) {
+	k.held -= h.Memory
+	h.Memory = 0
+}
+
 // TestMemoryIsBounded checks that early bytes above a bound are dropped and counted.
 func TestMemoryIsBounded(t *testing.T) {
 	payload := strings.Repeat("x", 1000)
@@ -306,6 +348,21 @@ func TestMemoryIsBounded(t *testing.T) {
 		a.Flush()
 		if c := a.Counts(); c.Lost.Memory+c.Lost.End != 2000*99 || c.Lost.Memory < 1000*99 || c.Evicted == 0 || c.Bytes != 2000*1001 {
 			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("of what the handler holds", func(t *testing.T) {
+		const most = 256 << 10
+		k := &keeper{}
+		a := stream.NewAssembler(k, stream.Options{MaxMemory: most})
+		for port := range uint16(2000) {
+			s := segment(60*float64(port), ack, 100, "a") // some are idle
+			s.Src = netip.AddrPortFrom(s.Src.Addr(), 1000+port)
+			if a.Add(s); k.held == 0 || k.held > most {
+				t.Fatalf("the handler holds %d bytes, want 1 to %d", k.held, most)
+			}
+		}
+		if a.Flush(); k.held != 0 || a.Counts().Evicted == 0 {
+			t.Errorf("the handler holds %d bytes at the end: %+v", k.held, a.Counts())
 		}
 	})
 	t.Run("one segment is larger than the bound", func(t *testing.T) {

@@ -256,8 +256,7 @@ func (a *app) readCaptures(ctx context.Context, captures []string, f affinityFla
 		return nil, err
 	}
 	read.Progress = a.readProgress()
-	divide := correlate.Options{MaxMemory: read.MaxMemory / 2, Explain: f.explain}
-	read.MaxMemory /= 2
+	divide := correlate.Options{MaxMemory: read.MaxMemory, Explain: f.explain}
 	key, err := f.key()
 	if err != nil {
 		return nil, err

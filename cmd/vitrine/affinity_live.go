@@ -16,8 +16,8 @@ import (
 	"vitrine/affinity/pseudonym"
 )
 
-// leastLive is the minimum memory for a live capture, in MiB. The kernel ring gets at least
-// a sixteenth of it, and needs 256 KiB.
+// leastLive is the minimum memory for a live capture, in MiB. The kernel ring gets a sixteenth
+// of it, and needs 256 KiB.
 const leastLive = 8
 
 // liveFlags are the flags of affinity for live captures.

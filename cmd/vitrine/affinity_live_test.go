@@ -75,6 +75,16 @@ func TestAffinityOfInterfacesRefusesMistakes(t *testing.T) {
 	}
 }
 
+// TestReadingTakesHalfOfTheMemory: with --messages too, or it would number messages otherwise than the analysis.
+func TestReadingTakesHalfOfTheMemory(t *testing.T) {
+	for given, want := range map[string]int{"": 256 << 20, "64MiB": 32 << 20} {
+		f := affinityFlags{memory: given}
+		if o, err := f.reading(); err != nil || o.MaxMemory != want {
+			t.Errorf("%q: got %d bytes, error %v, want %d", given, o.MaxMemory, err, want)
+		}
+	}
+}
+
 // TestAffinityChecksFilesFirst checks that mistakes in files are errors before anything is captured, and
 // that an analysis that cannot be written is printed.
 func TestAffinityChecksFilesFirst(t *testing.T) {

@@ -79,9 +79,10 @@ func (a *app) readMessages(ctx context.Context, captures []string, f affinityFla
 	return message.ReadLive(rest, stop, f.live.options(), o, a.heard(f.live), handle)
 }
 
-// reading returns the options for reading captures.
+// reading returns the options for reading captures, which may take half of the memory: the analysis
+// takes the other half. --messages has no analysis, but must number messages alike.
 func (f *affinityFlags) reading() (message.Options, error) {
-	o := message.Options{MaxMemory: 512 << 20}
+	o := message.Options{MaxMemory: 256 << 20}
 	if f.memory != "" {
 		size, err := document.ParseSize(f.memory)
 		if err != nil {
@@ -94,7 +95,7 @@ func (f *affinityFlags) reading() (message.Options, error) {
 		if size < least<<20 {
 			return o, &vitrine.BadInput{File: "--max-memory", Found: f.memory, Want: fmt.Sprintf("at least %dMiB", least)}
 		}
-		o.MaxMemory = int(size)
+		o.MaxMemory = int(size) / 2
 	}
 	if f.names != "" {
 		names, err := affinity.LoadNames(f.names)

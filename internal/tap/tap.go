@@ -165,6 +165,9 @@ func (t *Tap) ring() error {
 	return nil
 }
 
+// Size returns the size of the ring in bytes. The frames that wait have fewer bytes.
+func (t *Tap) Size() int { return t.blocks * blockSize }
+
 // Close ends the capture.
 func (t *Tap) Close() error {
 	var err error

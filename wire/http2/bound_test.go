@@ -5,19 +5,11 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
-	"unsafe"
 )
 
-// footprint returns the octets that a decoder keeps.
-func (d *Decoder) footprint() int {
-	b, t := &d.blocks, &d.blocks.table
-	return int(unsafe.Sizeof(*d)) + cap(d.block.octets) + cap(d.streams.places)*int(unsafe.Sizeof(stream{})) +
-		cap(b.fields)*int(unsafe.Sizeof(Field{})) + cap(b.arena) + cap(t.text) + cap(t.entries)*int(unsafe.Sizeof(tableEntry{}))
-}
-
-// maxFootprint is the memory that the bounds allow a decoder: its block, its fields and
+// maxMemory is the memory that the bounds allow a decoder: its block, its fields and
 // their text, the table and the streams. Each buffer may have grown to twice its use.
-const maxFootprint = 2*maxHead + 2*maxFields*56 + 4*maxText + 2*maxTable + maxTable/overhead*24 + maxStreams*24 + 1024
+const maxMemory = 2*maxHead + 2*maxFields*56 + 4*maxText + 2*maxTable + maxTable/overhead*24 + maxStreams*24 + 1024
 
 func head(kind frameType, flags byte, stream uint32, payload []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
@@ -87,9 +79,9 @@ func TestHostileStreamsAreBounded(t *testing.T) {
 				count = 100
 			}
 		}
-		t.Logf("%s: the decoder keeps %d octets, the caller %d", of, d.footprint(), most)
-		if d.footprint() > maxFootprint || most > frameHeader+maxHead {
-			t.Errorf("%s: the decoder keeps %d octets, the caller %d, want at most %d and %d", of, d.footprint(), most, maxFootprint, frameHeader+maxHead)
+		t.Logf("%s: the decoder keeps %d octets, the caller %d", of, d.Memory(), most)
+		if d.Memory() > maxMemory || most > frameHeader+maxHead {
+			t.Errorf("%s: the decoder keeps %d octets, the caller %d, want at most %d and %d", of, d.Memory(), most, maxMemory, frameHeader+maxHead)
 		}
 	}
 }

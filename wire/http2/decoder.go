@@ -22,6 +22,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unsafe"
 )
 
 // The errors of a Decoder.
@@ -210,6 +211,13 @@ func (d *Decoder) Close() error {
 		return nil
 	}
 	return ErrCut
+}
+
+// Memory returns the octets of the decoder and of its buffers.
+func (d *Decoder) Memory() int {
+	b, t := &d.blocks, &d.blocks.table
+	return int(unsafe.Sizeof(*d)) + cap(d.block.octets) + cap(d.streams.places)*int(unsafe.Sizeof(stream{})) +
+		cap(b.fields)*int(unsafe.Sizeof(Field{})) + cap(b.arena) + cap(t.text) + cap(t.entries)*int(unsafe.Sizeof(tableEntry{}))
 }
 
 func (d *Decoder) step(data []byte) (n int, e Event, err error) {
