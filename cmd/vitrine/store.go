@@ -146,8 +146,9 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	reload, _, stop := serviceSignals()
 	defer stop()
 	c.Reload = reload
+	prober := service.NewProber(engine)
 	if m, ok := engine.(store.Measured); ok {
-		c.Registry.MustRegister(service.NewEngineCollector(m))
+		c.Registry.MustRegister(service.NewEngineCollector(m, prober))
 	}
 	failed := service.CountFailures(c.Registry)
 	function, err := f.nudsf.function(engine, log, addresses(listeners), failed)
@@ -156,7 +157,9 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 	}
 	c.Registry.MustRegister(function.Collector())
 	var s *service.Service
-	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeHealth(r.Context(), w, engine, s.Past()) })
+	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeHealth(w, engine.Promises(), prober.IsUp(r.Context()), s.Past())
+	})
 	plain := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now), Log: log, Failed: failed})
 	c.Routes = []service.Route{
 		{Path: kv.Root, Handler: plain, Operation: kv.Operation, Answer: kv.Answer, Quick: quickOn(engine)},
@@ -247,9 +250,9 @@ type storeHealth struct {
 
 // writeHealth writes the guarantees of the engine, whether it serves, which operations are past their
 // threshold, and why.
-func writeHealth(ctx context.Context, w http.ResponseWriter, engine store.Engine, past map[string]string) {
+func writeHealth(w http.ResponseWriter, promises store.Promises, up bool, past map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(storeHealth{engine.Promises(), new(service.IsUp(ctx, engine)), append([]string{}, slices.Sorted(maps.Keys(past))...), past})
+	_ = json.NewEncoder(w).Encode(storeHealth{promises, &up, append([]string{}, slices.Sorted(maps.Keys(past))...), past})
 }
 
 func serveYAML(document []byte) http.Handler {

@@ -10,6 +10,7 @@ import (
 	"vitrine/store"
 	"vitrine/store/nudsf"
 	"vitrine/store/nudsf/timer"
+	"vitrine/store/service"
 )
 
 // TestClientsFindTheStore checks that a client made from an OpenAPI document asks, by default, the
@@ -35,7 +36,7 @@ func (brokenEngine) Probe(context.Context) error { return errors.New("a disk err
 // still have the fast path.
 func TestBrokenEngineIsDown(t *testing.T) {
 	w := httptest.NewRecorder()
-	writeHealth(t.Context(), w, brokenEngine{}, nil)
+	writeHealth(w, brokenEngine{}.Promises(), service.NewProber(brokenEngine{}).IsUp(t.Context()), nil)
 	if body := w.Body.String(); !strings.Contains(body, `"engine_up":false`) {
 		t.Errorf("got the health %s, want that the engine is down", body)
 	}

@@ -132,6 +132,38 @@ func TestOneSourceLeavesWatchesToOthers(t *testing.T) {
 	}
 }
 
+// TestChecksHaveTheirOwnLimit checks that a source with as many checks as it gets is refused further ones, but no
+// other request, and that another source is not refused.
+func TestChecksHaveTheirOwnLimit(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	s, url := running(t, Config{Routes: []Route{{Path: "/health", Handler: ok, Open: true}, {Path: "/kv", Handler: ok, Operation: named}}}, io.Discard)
+	here := netip.MustParseAddr("127.0.0.1")
+	s.checks.take(here, mostChecks*3/4) // what one source gets
+	if got := get(t, url+"/health"); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("check above the limit: got status %d, want 503 with Retry-After", got.StatusCode)
+	}
+	if n := value(s.refused.WithLabelValues("checks")); n != 1 {
+		t.Errorf("counted %v refused checks, want 1", n)
+	}
+	if got := get(t, url+"/kv"); got.StatusCode != http.StatusOK {
+		t.Errorf("another request of that source: got status %d, want 200", got.StatusCode)
+	}
+	c := dialFrom(t, "127.0.0.2", url)
+	fmt.Fprint(c, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	got, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	if got.StatusCode != http.StatusOK {
+		t.Errorf("check of another source: got status %d, want 200", got.StatusCode)
+	}
+	s.checks.free(here, 1)
+	if got := get(t, url+"/health"); got.StatusCode != http.StatusOK {
+		t.Errorf("check below the limit again: got status %d, want 200", got.StatusCode)
+	}
+}
+
 // TestLongBodiesAreRefusedAtOnce checks that a body above the size limit takes nothing from the
 // budget.
 func TestLongBodiesAreRefusedAtOnce(t *testing.T) {

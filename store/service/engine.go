@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,16 +15,18 @@ import (
 // engineCollector exports an engine's gauges.
 type engineCollector struct {
 	engine                            store.Measured
+	prober                            *Prober
 	up, records, bytes, waiting, full *prometheus.Desc
 }
 
 // NewEngineCollector returns a collector of an engine's gauges.
-func NewEngineCollector(m store.Measured) prometheus.Collector {
+func NewEngineCollector(m store.Measured, p *Prober) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("vitrine_store_"+name, help, nil, nil)
 	}
 	return &engineCollector{
 		engine:  m,
+		prober:  p,
 		up:      desc("engine_up", "1 while the engine answers and takes writes. A full engine is up."),
 		records: desc("records", "Records kept."),
 		bytes:   desc("storage_bytes", "Bytes of storage in use."),
@@ -55,7 +58,7 @@ func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	flag(c.up, IsUp(ctx, c.engine))
+	flag(c.up, c.prober.IsUp(ctx))
 	s, err := c.engine.Gauges(ctx)
 	if err != nil { // a busy engine may be too slow to count its records; a scrape still gets the other metrics
 		return
@@ -66,16 +69,41 @@ func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 	flag(c.full, s.Full)
 }
 
-// IsUp reports whether an engine serves. It waits for at most a second, because an orchestrator waits for
-// the answer of /health for two.
-func IsUp(ctx context.Context, engine any) bool {
-	e, ok := engine.(store.Probed)
-	if !ok {
+// probeEvery is the shortest time between two probes of an engine.
+const probeEvery = 250 * time.Millisecond
+
+// A Prober knows whether an engine serves. All who ask share its probes. Otherwise requests for /health, which
+// needs no token, could load the engine and delay each other until the engine seems down.
+type Prober struct {
+	engine store.Probed // nil: the engine cannot stop serving
+
+	mu sync.Mutex
+	at time.Time // of the end of the last probe
+	up bool      // by the last probe
+}
+
+// NewProber returns a Prober of an engine.
+func NewProber(engine any) *Prober {
+	probed, _ := engine.(store.Probed)
+	return &Prober{engine: probed}
+}
+
+// IsUp reports whether the engine serves, or served in the last probeEvery. It waits for at most about a second,
+// because an orchestrator waits for the answer of /health for two.
+func (p *Prober) IsUp(ctx context.Context) bool {
+	if p.engine == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.at) < probeEvery {
+		return p.up
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // a client that leaves must not spoil the result for others
 	defer cancel()
-	return e.Probe(ctx) == nil
+	p.up = p.engine.Probe(ctx) == nil
+	p.at = time.Now()
+	return p.up
 }
 
 // CountFailures registers a counter of answers of status 500 or more, and returns the function that counts

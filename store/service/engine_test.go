@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -24,7 +28,7 @@ func (m measured) Probe(context.Context) error { return m.state }
 // TestEngineAway checks that the metrics tell an engine that does not serve from one that is too busy to
 // count its records, and that neither is an error.
 func TestEngineAway(t *testing.T) {
-	if n := testutil.CollectAndCount(NewEngineCollector(measured{})); n != 5 {
+	if n := testutil.CollectAndCount(NewEngineCollector(measured{}, NewProber(measured{}))); n != 5 {
 		t.Errorf("got %d metrics, want 5", n)
 	}
 	want := "# HELP vitrine_store_engine_up 1 while the engine answers and takes writes. A full engine is up.\n" +
@@ -38,7 +42,7 @@ func TestEngineAway(t *testing.T) {
 		"busy":                {measured{figures: errors.New("too slow")}, "1", 1},
 		"reads, but no write": {measured{state: errors.New("a replica")}, "0", 5},
 	} {
-		collector := NewEngineCollector(c.engine)
+		collector := NewEngineCollector(c.engine, NewProber(c.engine))
 		if err := testutil.CollectAndCompare(collector, strings.NewReader(want+c.up+"\n"), "vitrine_store_engine_up"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -46,6 +50,56 @@ func TestEngineAway(t *testing.T) {
 			t.Errorf("%s: got %d metrics, want %d", name, n, c.metrics)
 		}
 	}
+}
+
+// A gated engine counts its probes. They end when the gate is closed.
+type gated struct {
+	probes atomic.Int64
+	gate   chan struct{}
+}
+
+func (g *gated) Probe(ctx context.Context) error {
+	g.probes.Add(1)
+	<-g.gate
+	return ctx.Err()
+}
+
+// TestProbesAreShared checks that many questions at the same time cost an engine few probes, and that a client
+// that leaves does not make the engine seem down.
+func TestProbesAreShared(t *testing.T) {
+	g := &gated{gate: make(chan struct{})}
+	p := NewProber(g)
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 500 {
+		all.Go(func() { p.IsUp(t.Context()) })
+	}
+	close(g.gate)
+	all.Wait()
+	if n, most := g.probes.Load(), 1+int64(time.Since(began)/probeEvery); n > most {
+		t.Errorf("500 questions cost %d probes, want at most %d", n, most)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if !NewProber(g).IsUp(ctx) {
+		t.Error("the engine seems down because a client has left")
+	}
+}
+
+// TestProbesAreRepeated checks that a Prober finds out soon that an engine has stopped serving.
+func TestProbesAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &measured{}
+		p := NewProber(m)
+		if !p.IsUp(t.Context()) {
+			t.Error("an engine that serves is down")
+		}
+		m.state = errors.New("away")
+		time.Sleep(probeEvery)
+		if p.IsUp(t.Context()) {
+			t.Errorf("an engine that stopped serving is up %s later", probeEvery)
+		}
+	})
 }
 
 // TestFailuresBeginAtZero checks that the counter of failures has each status before the first failure, so

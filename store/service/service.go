@@ -51,7 +51,7 @@ type Config struct {
 type Route struct {
 	Path      string // everything at it and below it
 	Handler   http.Handler
-	Operation func(*http.Request) string // operation name for metrics; "": a watch, which only Watches limits; nil: not measured and not limited
+	Operation func(*http.Request) string // operation name for metrics; "": a watch, which only Watches limits; nil: a check, which only mostChecks limits
 	Open      bool                       // needs no token
 	Answer    func(*http.Request) int64  // bytes of memory that a large answer may take; 0: small; nil: all answers are small
 	Quick     func(*http.Request) bool   // reports whether the answer is short and comes soon, see quick.Config; nil: never
@@ -69,6 +69,7 @@ func (r *Route) answer(request *http.Request) int64 {
 type Service struct {
 	config   Config
 	requests *budget
+	checks   *budget
 	watches  *budget
 	bodies   *budget
 	answers  *budget
@@ -93,10 +94,10 @@ func New(c Config) *Service {
 	c.Every = cmp.Or(c.Every, 10*time.Second)
 	s := &Service{
 		config:   c,
-		requests: newBudget(int64(c.InFlight)), watches: newBudget(int64(c.Watches)), bodies: newBudget(c.Bodies), answers: newBudget(c.Answers),
+		requests: newBudget(int64(c.InFlight)), checks: newBudget(mostChecks), watches: newBudget(int64(c.Watches)), bodies: newBudget(c.Bodies), answers: newBudget(c.Answers),
 		watch: newWatch(c.Slow, c.Share, c.Every, c.Logger), origins: http.NewCrossOriginProtection(),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, origin, size, requests, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
+			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, origin, size, requests, checks, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
 		}, []string{"cause"}),
 	}
 	s.sources = &sources{most: c.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: c.Logger, count: map[netip.Addr]int{}}
@@ -112,7 +113,7 @@ func New(c Config) *Service {
 		self.Expiry = c.TLS.Expiry
 	}
 	self.Register(c.Registry)
-	for _, cause := range []string{"token", "origin", "size", "requests", "watches", "bodies", "answers", "source", "head"} {
+	for _, cause := range []string{"token", "origin", "size", "requests", "checks", "watches", "bodies", "answers", "source", "head"} {
 		s.refused.WithLabelValues(cause)
 	}
 	return s
@@ -146,7 +147,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if route.Operation == nil {
-		route.Handler.ServeHTTP(w, r)
+		s.checked(w, r, route)
 		return
 	}
 	if operation := route.Operation(r); operation != "" {
@@ -175,6 +176,21 @@ func (s *Service) checkOrigin(r *http.Request) (status int, why string) {
 		return http.StatusForbidden, err.Error()
 	}
 	return 0, ""
+}
+
+// mostChecks is the number of requests at the same time for /health, /metrics and documents. They have a limit of
+// their own: /health must answer when a store has too many requests, and whoever has no token can ask only for these.
+const mostChecks = 64
+
+// checked serves a check within the limit.
+func (s *Service) checked(w http.ResponseWriter, r *http.Request, route *Route) {
+	from := clientOf(r)
+	if !s.checks.take(from, 1) {
+		s.full(w, http.StatusServiceUnavailable, "1", "checks")
+		return
+	}
+	defer s.checks.free(from, 1)
+	route.Handler.ServeHTTP(w, r)
 }
 
 // watched serves a watch within the limit. A refused watch does not count towards the threshold,
@@ -265,8 +281,8 @@ func (s *Service) overload(w http.ResponseWriter, operation, cause string) {
 	s.full(w, http.StatusServiceUnavailable, "1", cause)
 }
 
-// full refuses a request that would exceed a limit. cause is the end of the option's name. retry is
-// in seconds.
+// full refuses a request that would exceed a limit. cause is the end of the option's name, if the limit has an
+// option. retry is in seconds.
 func (s *Service) full(w http.ResponseWriter, status int, retry, cause string) {
 	s.refused.WithLabelValues(cause).Inc()
 	w.Header().Set("Retry-After", retry)
