@@ -75,7 +75,8 @@ type Events struct {
 // openEvents opens the log in the folder for appending, and loads its last events.
 func openEvents(folder string, log *slog.Logger) (*Events, error) {
 	e := &Events{folder: folder, log: log}
-	e.last = readEvents(filepath.Join(folder, EventsFile))
+	e.last = append(readEvents(filepath.Join(folder, EventsBefore)), readEvents(filepath.Join(folder, EventsFile))...)
+	e.last = e.last[max(0, len(e.last)-eventsInMemory):]
 	return e, e.open()
 }
 
@@ -99,7 +100,7 @@ func readEvents(path string) (last []Event) {
 		return nil
 	}
 	lines := bytes.Split(text, []byte("\n"))
-	for _, line := range lines[max(0, len(lines)-eventsInMemory):] {
+	for _, line := range lines[max(0, len(lines)-eventsInMemory-1):] { // the last one is empty or cut off
 		var event Event
 		if json.Unmarshal(line, &event) == nil {
 			last = append(last, event)

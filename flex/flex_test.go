@@ -1033,8 +1033,8 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := openEvents(dir, slog.New(slog.DiscardHandler))
-	if err != nil || len(again.all()) == 0 || again.all()[0].Reason != "short" {
-		t.Errorf("got %d events, error %v", len(again.all()), err)
+	if all := again.all(); err != nil || len(all) != eventsInMemory || all[len(all)-1].Reason != "short" {
+		t.Errorf("got %d events, error %v", len(all), err)
 	}
 	again.add(Event{Kind: EventStart, Reason: "after the crash"})
 	if err := errors.Join(again.failed, again.close()); err != nil {
@@ -1043,6 +1043,33 @@ func TestEventsAreBounded(t *testing.T) {
 	last := readEvents(filepath.Join(dir, EventsFile))
 	if n := len(last); n == 0 || last[n-1].Reason != "after the crash" {
 		t.Errorf("the file ends with %+v, want the event after the crash", last[max(0, n-1):])
+	}
+}
+
+// TestEventsBeforeARotationAreRead restarts the log soon after its rotation.
+func TestEventsBeforeARotationAreRead(t *testing.T) {
+	dir := t.TempDir()
+	e, err := openEvents(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.add(Event{Kind: EventStart, Reason: "before"})
+	if err := e.turn(); err != nil {
+		t.Fatal(err)
+	}
+	e.add(Event{Kind: EventStart, Reason: "after"})
+	if err := errors.Join(e.failed, e.close()); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openEvents(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := again.all(); len(all) != 2 || all[0].Reason != "before" || all[1].Reason != "after" {
+		t.Errorf("got the events %+v, want the one before the rotation and the one after it", all)
+	}
+	if err := again.close(); err != nil {
+		t.Error(err)
 	}
 }
 

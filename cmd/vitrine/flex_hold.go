@@ -43,6 +43,7 @@ func (a *app) flexHold() *cobra.Command {
 		Hidden: true,
 		Args:   args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
+			outlive(syscall.SIGHUP) // `systemctl kill -s HUP` reaches the holder too, which is in the orchestrator's cgroup
 			text, err := io.ReadAll(c.InOrStdin())
 			if err != nil {
 				return fmt.Errorf("read the text of %s from standard input: %w", given[0], err)
@@ -56,14 +57,10 @@ func (a *app) flexHold() *cobra.Command {
 	}
 }
 
-// holderLock is the file in a state folder that the holder locks. Only this lock shows a holder
-// that starts and has no record yet.
-const holderLock = "holder.lock"
-
 // hold runs units until a client, a signal or the end of the fabric's processes ends it.
 func (a *app) hold(ctx context.Context, c *config.Config) (err error) {
 	log := a.logFrom(slog.LevelInfo)
-	lock, err := runstate.LockFile(filepath.Join(c.State, holderLock), runstate.Owner{PID: os.Getpid(), Command: os.Args})
+	lock, err := runstate.LockFile(filepath.Join(c.State, hold.LockFile), runstate.Owner{PID: os.Getpid(), Command: os.Args})
 	if err != nil {
 		return fmt.Errorf("hold the instances of %s: %w", c.Path, err)
 	}
@@ -332,12 +329,15 @@ func (r *holderRunner) Remove(ctx context.Context, name string) error {
 	return r.with(ctx, func(c *hold.Client) error { return c.Remove(ctx, name) })
 }
 
-// end ends the holder and everything that it runs.
+// end ends the holder and everything that it runs. It returns an error if a holder that it cannot reach is left.
 func (r *holderRunner) end(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.client == nil || !r.client.Alive() {
-		return nil
+	if r.client != nil && r.client.Alive() {
+		return endHolder(ctx, r.file, r.client)
 	}
-	return endHolder(ctx, r.file, r.client)
+	if _, err := hold.Find(ctx, r.file.State); !errors.Is(err, hold.ErrNone) {
+		return err // for example, the holder's run has lost its folder, and the instances go on running
+	}
+	return nil
 }

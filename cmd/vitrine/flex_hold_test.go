@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 // the lock and is not yet on record.
 func TestSecondHolderIsRefused(t *testing.T) {
 	c := &config.Config{State: t.TempDir()}
-	first, err := runstate.LockFile(filepath.Join(c.State, holderLock), runstate.Owner{PID: 7})
+	first, err := runstate.LockFile(filepath.Join(c.State, hold.LockFile), runstate.Owner{PID: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestHolderRunsByTheLoadedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := runstate.LockFile(filepath.Join(c.State, holderLock), runstate.Owner{PID: 7})
+	first, err := runstate.LockFile(filepath.Join(c.State, hold.LockFile), runstate.Owner{PID: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +57,31 @@ func TestHolderRunsByTheLoadedFile(t *testing.T) {
 	out, err := holderCommand(t.Context(), "vitrine", c).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "is held by pid 7") {
 		t.Errorf("got error %v and the output %q, want exit code %d and pid 7 of the first holder", err, out, exitFailed)
+	}
+}
+
+// hangUp is an empty input. Reading it sends SIGHUP to this process.
+type hangUp struct{}
+
+func (hangUp) Read([]byte) (int, error) {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		return 0, err
+	}
+	return 0, io.EOF
+}
+
+// TestHangUpDoesNotEndAHolder checks that SIGHUP to all processes of the orchestrator's unit does not end the
+// instances. The signal would end this test.
+func TestHangUpDoesNotEndAHolder(t *testing.T) {
+	if slices.Contains(endingSignals([]string{"-v", "flex", holdVerb, "flex.yaml"}), os.Signal(syscall.SIGHUP)) {
+		t.Error("SIGHUP ends the holder in order")
+	}
+	c := (&app{stdout: io.Discard, stderr: io.Discard}).flexHold()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs([]string{"flex.yaml"})
+	c.SetIn(hangUp{})
+	if err := c.ExecuteContext(t.Context()); err == nil {
+		t.Error("an empty file was accepted")
 	}
 }
 
@@ -201,6 +227,25 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	}
 	if err := r.end(t.Context()); err != nil || c.Alive() {
 		t.Errorf("after the end: error %v, the holder is alive: %t", err, c.Alive())
+	}
+}
+
+// TestEndNamesAHolderWithoutItsFolder checks that flex run does not end with success while the instances of a holder
+// whose run has lost its folder go on running.
+func TestEndNamesAHolderWithoutItsFolder(t *testing.T) {
+	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
+	c := serveHolder(t, file.State, func(run *runstate.Run) { _ = os.RemoveAll(run.Dir()) }) // and goes on
+	lock, err := runstate.LockFile(filepath.Join(file.State, hold.LockFile), runstate.Owner{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() // nothing is buffered
+	r := &holderRunner{file: file, client: c}
+	if err := c.End(t.Context()); err != nil || c.Alive() {
+		t.Fatalf("the run still has its folder, error %v", err)
+	}
+	if err := r.end(t.Context()); err == nil || !strings.Contains(err.Error(), "kill") {
+		t.Errorf("got error %v, want one that says how to end the holder", err)
 	}
 }
 

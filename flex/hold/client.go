@@ -32,8 +32,8 @@ const callTimeout = 10 * time.Second
 var ErrNone = errors.New("nothing runs")
 
 // Find connects to the holder of a state folder. It returns ErrNone if no holder is alive, and
-// another error if the holder is alive but does not answer, or if others may write to the folder. A
-// holder of another Version is a *vitrine.BadInput.
+// another error if the holder is alive but does not answer or has lost its run's folder, or if others
+// may write to the state folder. A holder of another Version is a *vitrine.BadInput.
 func Find(ctx context.Context, folder string) (*Client, error) {
 	if err := runstate.PrivateFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the state folder: %w", err)
@@ -50,6 +50,10 @@ func Find(ctx context.Context, folder string) (*Client, error) {
 		return nil, fmt.Errorf("read the record of the holder: %w", err)
 	}
 	if !runstate.Alive(r.Root, r.Run) {
+		if runstate.IsLockedBy(filepath.Join(folder, LockFile), r.PID) {
+			return nil, fmt.Errorf("run %s, pid %d, holds the instances, but its folder %s is gone, as after the user's last session: "+
+				"end them by kill %d, and run loginctl enable-linger before the next start", r.Run, r.PID, filepath.Join(r.Root, r.Run), r.PID)
+		}
 		return nil, ErrNone
 	}
 	c := dial(r.Socket)

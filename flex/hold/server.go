@@ -40,6 +40,10 @@ type Record struct {
 // RecordFile is the name of the record in a state folder.
 const RecordFile = "holder.json"
 
+// LockFile is the name of the file in a state folder that the holder locks. Only this lock shows a holder that has no
+// record yet, or whose run has lost its folder.
+const LockFile = "holder.lock"
+
 // Save writes the record durably.
 func (r Record) Save(folder string) error {
 	text, err := json.Marshal(r)

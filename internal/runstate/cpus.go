@@ -79,9 +79,7 @@ func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("lock CPU %d by %s: %w", cpu, f.Name(), err)
 		}
-		if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
-			return nil, fmt.Errorf("lock CPU %d: write its owner to %s: %w", cpu, f.Name(), err)
-		}
+		writeOwner(f, text)
 	}
 	return l, nil
 }
@@ -144,9 +142,11 @@ func openCPULock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("%s is created and removed again and again", path)
 }
 
-func writeAt(f *os.File, text []byte) error {
-	_, err := f.WriteAt(text, 0)
-	return err
+// writeOwner writes the owner into a file that is locked. After an error, as on a full disk, the lock still holds, and
+// messages of other processes lack the owner.
+func writeOwner(f *os.File, text []byte) {
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt(text, 0)
 }
 
 // readOwner reads the owner from a lock file. It returns zero if the file names no owner.

@@ -24,7 +24,7 @@ func (e *BusyError) Error() string {
 
 // LockFile locks a file for the owner, and creates the file if needed. The kernel drops the lock
 // when the process ends, however it ends. The file stays. If another process has the lock, the
-// error is a *BusyError. To unlock the file, close it.
+// error is a *BusyError. To unlock the file, close it. On a full disk, the file names no owner.
 func LockFile(path string, owner Owner) (_ *os.File, err error) {
 	text, err := json.Marshal(owner)
 	if err != nil {
@@ -39,8 +39,20 @@ func LockFile(path string, owner Owner) (_ *os.File, err error) {
 	} else if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
-	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: write its owner: %w", path, err), f.Close())
-	}
+	writeOwner(f, text)
 	return f, nil
+}
+
+// IsLockedBy reports whether a file is locked by a process that the file names as its owner. It tries the lock only
+// if that process exists, because a try may keep another process from taking the lock at that moment.
+func IsLockedBy(path string, pid int) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // nothing was written
+	if readOwner(f).PID != pid || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return false
+	}
+	return errors.Is(flock(f, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

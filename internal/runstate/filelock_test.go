@@ -32,3 +32,18 @@ func TestFileIsLockedOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFullDiskRefusesNoLock locks a file that cannot be written, as on a full disk. The lock must hold, although
+// nobody can say whose it is.
+func TestFullDiskRefusesNoLock(t *testing.T) {
+	const full = "/dev/full"
+	f, err := runstate.LockFile(full, runstate.Owner{PID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() // nothing was written
+	_, err = runstate.LockFile(full, runstate.Owner{PID: 8})
+	if busy := (*runstate.BusyError)(nil); !errors.As(err, &busy) || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("got error %v, want one that says that another process holds the file", err)
+	}
+}

@@ -54,7 +54,22 @@ func DefaultRoot() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "vitrine")
 	}
+	return temporaryRoot()
+}
+
+// temporaryRoot returns the folder of an ordinary user's runs without XDG_RUNTIME_DIR.
+func temporaryRoot() string {
 	return filepath.Join(os.TempDir(), "vitrine-"+strconv.Itoa(os.Geteuid()))
+}
+
+// Roots returns the folders to clean: DefaultRoot and, for an ordinary user, the folder of runs without
+// XDG_RUNTIME_DIR, such as those of cron, if there is one.
+func Roots() []string {
+	roots := []string{DefaultRoot()}
+	if other := temporaryRoot(); os.Geteuid() != 0 && other != roots[0] && Private(other) == nil {
+		roots = append(roots, other)
+	}
+	return roots
 }
 
 // New starts a run. It chooses an unused label and makes the run's folder below root. It makes root

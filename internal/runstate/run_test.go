@@ -191,6 +191,31 @@ func TestRemainsOfDeadRunsAreUndone(t *testing.T) {
 	}
 }
 
+// TestRootsOfAUser checks that the runs of cron, which has no XDG_RUNTIME_DIR, are found from a session. Root
+// has one folder only.
+func TestRootsOfAUser(t *testing.T) {
+	session, temporary := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("XDG_RUNTIME_DIR", session)
+	want := []string{filepath.Join(session, "vitrine")}
+	if os.Geteuid() == 0 {
+		want = []string{"/run/vitrine"}
+	}
+	if got := Roots(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	cron := filepath.Join(temporary, fmt.Sprintf("vitrine-%d", os.Geteuid()))
+	if err := MakeRoot(cron); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 {
+		want = append(want, cron)
+	}
+	if got := Roots(); !slices.Equal(got, want) {
+		t.Errorf("after a run of cron: got %q, want %q", got, want)
+	}
+}
+
 func TestNewRefusesRootsOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	open := filepath.Join(dir, "open")
