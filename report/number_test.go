@@ -62,7 +62,7 @@ func TestRatiosStayOnTheirSideOfTheThreshold(t *testing.T) {
 		{0.75, 0.9, "0.750"}, {0.99999, 0.9, "1.000"}, {math.Nextafter(0.9, 0), 0.9, "0.900"},
 		{0.9986, 0.999, "0.9986"}, {0.9991, 0.999, "0.999"}, {2999.0 / 3000, 1, "0.9997"}, {1, 1, "1.000"},
 	} {
-		if got := ratioText(c.ratio, []float64{c.threshold, 0.5}); got != c.want {
+		if got := RatioText(c.ratio, []float64{c.threshold, 0.5}); got != c.want {
 			t.Errorf("%g at threshold %g is %s, want %s", c.ratio, c.threshold, got, c.want)
 		}
 	}

@@ -197,7 +197,7 @@ func (t tried) judgedText(thresholds []float64) string {
 	if t.judged == nil {
 		return missing
 	}
-	text := ratioText(t.judged.Success, thresholds)
+	text := RatioText(t.judged.Success, thresholds)
 	if t.judged.Cut > 0 {
 		text += fmt.Sprintf(" (last %.0f s)", (1-t.judged.Cut)*t.Duration.Seconds())
 	}

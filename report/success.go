@@ -192,7 +192,7 @@ func (c curve) spreads() []spread {
 			repeats = fmt.Sprintf(" (%s to %s in %d repeats)", number(m.low), number(m.high), m.repeats)
 		}
 		tip := fmt.Sprintf("%s at %s %s: %s succeed%s, ratio %s", c.name, number(m.rate), c.run.set.unit, number(m.mean), repeats,
-			ratioText(m.mean/m.rate, c.run.set.thresholds))
+			RatioText(m.mean/m.rate, c.run.set.thresholds))
 		list[i] = spread{m.rate, m.mean, m.low, m.high, m.repeats > 1, tip}
 	}
 	return list

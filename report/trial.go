@@ -143,12 +143,12 @@ func (s *set) ratio(o vitrine.Outcome) string {
 	if o.Scheduled == 0 {
 		return missing
 	}
-	return ratioText(o.SuccessRatio(), s.thresholds)
+	return RatioText(o.SuccessRatio(), s.thresholds)
 }
 
-// ratioText formats a success ratio with three decimals. It uses more if rounding would move the ratio
+// RatioText formats a success ratio with three decimals. It uses more if rounding would move the ratio
 // across a threshold.
-func ratioText(ratio float64, thresholds []float64) string {
+func RatioText(ratio float64, thresholds []float64) string {
 	ratio = math.Round(ratio*1e9) / 1e9 // without binary rounding errors
 	for digits := 3; digits < 9; digits++ {
 		text := strconv.FormatFloat(ratio, 'f', digits, 64)

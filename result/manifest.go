@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"vitrine"
@@ -46,6 +47,7 @@ type Manifest struct {
 	Generator      Generator         `json:"generator"`                 //
 	NotIsolated    []string          `json:"not_isolated"`              // see NotIsolated
 	IdleHost       []string          `json:"idle_host,omitempty"`       // limits for disturbed trials, one entry per start; empty: trials were not checked
+	Slowdown       float64           `json:"slowdown,omitempty"`        // --slowdown; 0: trials were not checked
 	Unsupported    map[string]string `json:"unsupported,omitempty"`     // omitted part of the request -> why
 	Unconfined     map[string]string `json:"unconfined,omitempty"`      // missing protection of the host from its virtual machines -> what the host lacks for it
 
@@ -63,10 +65,10 @@ type Component struct {
 
 // A Spec is a file that the user wrote, unchanged, or the content that a flag sets in its place.
 type Spec struct {
-	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "generator", "--substrate"
+	Role   string `json:"role"` // unique: "deployment", "workload", "install sprout", "program sprout", "generator", "--substrate"
 	Path   string `json:"path"` // as the user wrote it
 	SHA256 string `json:"sha256"`
-	Text   string `json:"text"`
+	Text   string `json:"text"` // empty: only the digest is kept
 }
 
 // NewSpec returns a Spec with a file's bytes and their digest.
@@ -88,7 +90,7 @@ func (m Manifest) SameSpecs(now Manifest) error {
 		case !ok:
 			return fmt.Errorf("the run began without %s, but now has %s", s.Role, s.Path)
 		case was.SHA256 != s.SHA256:
-			return fmt.Errorf("%s, %s, differs from the one with which the run began (%s, kept in %s)", s.Role, s.Path, was.Path, manifestFile)
+			return fmt.Errorf("%s, %s, differs from the one with which the run began (%s, recorded in %s)", s.Role, s.Path, was.Path, manifestFile)
 		}
 		delete(then, s.Role)
 	}
@@ -100,14 +102,18 @@ func (m Manifest) SameSpecs(now Manifest) error {
 	return nil
 }
 
-// SamePlace returns nil if both manifests have the same CPUs and the same accelerator of virtual
-// machines. Otherwise the error says what differs.
+// SamePlace returns nil if both manifests have the same CPUs, accelerator of virtual machines, fabrics
+// and, if both have one, Slowdown. Otherwise the error says what differs.
 func (m Manifest) SamePlace(now Manifest) error {
 	switch {
 	case !slices.Equal(m.CPUs.Function, now.CPUs.Function) || !slices.Equal(m.CPUs.Generator, now.CPUs.Generator):
 		return fmt.Errorf("the run began on %s, but is now on %s", m.CPUs, now.CPUs)
 	case m.Accelerator != now.Accelerator:
 		return fmt.Errorf("the run began with the accelerator %s, but now has %s", m.Accelerator, now.Accelerator)
+	case !slices.Equal(m.Fabrics, now.Fabrics): // the fabric auto depends on the user's privileges
+		return fmt.Errorf("the run began on the fabric %s, but is now on %s", strings.Join(m.Fabrics, ", "), strings.Join(now.Fabrics, ", "))
+	case m.Slowdown > 0 && now.Slowdown > 0 && m.Slowdown != now.Slowdown:
+		return fmt.Errorf("the run began with --slowdown %g, but now has %g", m.Slowdown, now.Slowdown)
 	}
 	return nil
 }

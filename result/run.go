@@ -48,7 +48,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, advise("making the run folder", err)
 	}
-	if err := checkVacant(dir); err != nil {
+	if err := CheckVacant(dir); err != nil {
 		return nil, err
 	}
 	r := newRun(dir)
@@ -56,7 +56,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 		return nil, err
 	}
 	m.Schema = Schema
-	err := checkVacant(dir) // again, now that no other process can be creating it
+	err := CheckVacant(dir) // again, now that no other process can be creating it
 	if err == nil {
 		err = r.begin(m)
 	}
@@ -67,21 +67,24 @@ func Create(dir string, m Manifest) (*Run, error) {
 	return r, nil
 }
 
-// checkVacant returns an error if a run cannot begin in the folder. It accepts what a killed or
-// failed Create leaves.
-func checkVacant(dir string) error {
+// CheckVacant returns a *vitrine.BadInput if the folder holds a run or other files, or is a file. The
+// folder need not exist. CheckVacant accepts what a killed or failed Create leaves.
+func CheckVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return &vitrine.BadInput{File: dir, Found: "not a folder", Want: "choose another --out"}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return advise("reading the run folder", err)
 	}
 	for _, e := range entries {
 		if e.Name() == manifestFile {
-			return fmt.Errorf("%s already holds a run: continue it with --resume, or choose another folder (--out)", dir)
+			return &vitrine.BadInput{File: dir, Found: "already holds a run", Want: "continue it with --resume, or choose another --out"}
 		}
 	}
 	for _, e := range entries {
 		if !leftByCreate(dir, e) {
-			return fmt.Errorf("%s is not empty and holds no run (it has %s): choose another folder (--out)", dir, e.Name())
+			return &vitrine.BadInput{File: dir, Found: fmt.Sprintf("not empty, and holds no run (it has %s)", e.Name()), Want: "choose another --out"}
 		}
 	}
 	return nil
@@ -187,7 +190,7 @@ func (r *Run) lock() error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close() // nothing was written
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
+			err = fmt.Errorf("%w: wait for it, or choose another --out", ErrLocked)
 		}
 		return fmt.Errorf("%s: %w", r.dir, err)
 	}

@@ -194,6 +194,9 @@ func TestCreateRefusesFoldersWithContent(t *testing.T) {
 	write(t, []byte("mine"), dir, "thesis.doc")
 	_, err := result.Create(dir, manifest())
 	wantError(t, err, "not empty", "thesis.doc", "--out")
+	if !vitrine.IsBadInput(err) {
+		t.Errorf("a folder with a file: got %v, want bad input", err)
+	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the folder was written to: %v", entries)
 	}

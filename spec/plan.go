@@ -9,18 +9,18 @@ import (
 
 // A Choice is one combination of values of the servers' options.
 type Choice struct {
-	Substrate string
-	Fabric    string
-	Pinning   bool
-	CFSPeriod time.Duration
-	KeepAwake bool
+	Substrate string        `json:"substrate"`
+	Fabric    string        `json:"fabric"`
+	Pinning   bool          `json:"pinning"`
+	CFSPeriod time.Duration `json:"cfs_period_ns"`
+	KeepAwake bool          `json:"keep_awake"`
 	// Impairment names a variant of the impaired links; empty: there are none.
-	Impairment string
+	Impairment string `json:"impairment,omitempty"`
 	// Options lists the values of options that have several values in the file,
 	// for example "fabric=bridge,pinning=on,cfs_period=20ms". It omits the
 	// substrate, because every result names it. It is empty when no option
 	// varies.
-	Options string
+	Options string `json:"options"`
 }
 
 // Choices returns the Cartesian product of the options, in the order of the

@@ -21,7 +21,7 @@ type Plan struct {
 	Names        []string         `json:"sizings"`
 	Open         bool             `json:"open"`              // the measurements decide on further sizings
 	MostSizings  int              `json:"most_sizings"`      // per combination
-	Lowered      string           `json:"lowered,omitempty"` // says that the function's CPUs lower the file's limit
+	Lowered      string           `json:"lowered,omitempty"` // says that the function's CPUs lower the file's limit, or add to it
 	Trials       int              `json:"trials_per_sizing"` // estimate, without invalid ones
 	Trial        time.Duration    `json:"trial_ns"`          // warm-up, window and settling of one, on average
 	About        time.Duration    `json:"about_ns"`          // estimate for the whole campaign, without deployment
@@ -157,31 +157,36 @@ func (c *Campaign) room() float64 {
 	return max(none, float64(len(c.CPUs.Function))-fixed)
 }
 
-// lowers reports whether the function's CPUs lower the limit that the file gives. They do not for
-// exhaustive: it promises all sizings within the limit, so plan refuses those that do not fit.
+// lowers reports whether the function's CPUs lower the limit that the file gives, or add vCPUs to a
+// limit of memory alone. They do not for exhaustive: it promises all sizings within the limit, so
+// plan refuses those that do not fit.
 func (c *Campaign) lowers() bool {
 	m := c.Deployment.Mode
-	return m.Name != spec.Exhaustive && m.Limit.VCPUs > c.room()+floatSlack
+	memoryAlone := m.Limit.VCPUs == 0 && m.Limit.Memory > 0
+	return m.Name != spec.Exhaustive && (memoryAlone || m.Limit.VCPUs > c.room()+floatSlack)
 }
 
-// lowered tells the user that the limit is lower than in the file, or returns "".
+// lowered tells the user how the limit differs from the file's, or returns "".
 func (c *Campaign) lowered() string {
 	if !c.lowers() {
 		return ""
 	}
-	return fmt.Sprintf("the limit is lowered from %.4g to %.4g vCPUs, which the function's CPUs %v leave to the scalable components",
-		c.Deployment.Mode.Limit.VCPUs, c.room(), c.CPUs.Function)
+	room := fmt.Sprintf("%.4g vCPUs, which the function's CPUs %v leave to the scalable components", c.room(), c.CPUs.Function)
+	if given := c.Deployment.Mode.Limit.VCPUs; given > 0 {
+		return fmt.Sprintf("the limit is lowered from %.4g to %s", given, room)
+	}
+	return "besides the limit of memory there is one of " + room
 }
 
 // sizeSpace returns the space of the deployment's sizings. Without a limit, or with one that the
-// function's CPUs lower, its limit is the room on these CPUs.
+// function's CPUs lower, the room on these CPUs is its limit of vCPUs.
 func (c *Campaign) sizeSpace() size.Space {
 	from := c.Deployment.Space()
 	space := size.Space{Components: from.Components, Flavors: from.Flavors, Limit: from.Limit, Counts: map[string]size.Count{}, Place: c.fits}
 	for short, count := range from.Counts {
 		space.Counts[short] = size.Count(count)
 	}
-	if space.Limit.VCPUs == 0 || c.lowers() {
+	if space.Limit == (vitrine.Resources{}) || c.lowers() {
 		space.Limit.VCPUs = c.room()
 	}
 	return space

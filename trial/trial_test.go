@@ -943,23 +943,29 @@ func TestLimitBeyondTheCPUs(t *testing.T) {
 		{Name: spec.Model, Objective: spec.MostCapacity, ScaleOn: vitrine.CPU},
 	} {
 		*mode = m
-		for limit, beyond := range map[float64]bool{0: false, 1.2: false, 6: true} {
-			mode.Limit.VCPUs = limit
+		const room = "1.7 vCPUs, which the function's CPUs [0 1] leave to the scalable components"
+		for limit, lowered := range map[spec.Limit]string{
+			{}:                  "",
+			{VCPUs: 1.2}:        "",
+			{VCPUs: 6}:          "the limit is lowered from 6 to " + room,
+			{Memory: 512 << 20}: "besides the limit of memory there is one of " + room, // fr4m needs 2.4
+		} {
+			mode.Limit = limit
 			planned, err := trial.New(c.config)
-			if m.Name == spec.Exhaustive && beyond {
+			if m.Name == spec.Exhaustive && lowered != "" {
 				if !vitrine.IsUnsupported(err) {
-					t.Errorf("%s: limit %g: %v, want the error of a size that needs too many CPUs", m.Name, limit, err)
+					t.Errorf("%s: limit %+v: %v, want the error of a size that needs too many CPUs", m.Name, limit, err)
 				}
 				continue
 			}
-			want := ""
-			if beyond {
-				want = "the limit is lowered from 6 to 1.7 vCPUs, which the function's CPUs [0 1] leave to the scalable components"
-			}
-			if err != nil || planned.Plan.Lowered != want {
-				t.Errorf("%s: limit %g: %+v, %v; want %q", m.Name, limit, planned, err, want)
+			if err != nil || planned.Plan.Lowered != lowered {
+				t.Errorf("%s: limit %+v: %+v, %v; want %q", m.Name, limit, planned, err, lowered)
 			}
 		}
+	}
+	*mode = spec.Mode{Name: spec.Exhaustive, Limit: spec.Limit{Memory: 256 << 20}}
+	if planned, err := trial.New(c.config); err != nil || len(planned.Plan.Sizings) != 4 { // fr1s, fr2s, fr1m, fr2m
+		t.Errorf("a limit of memory alone: %+v, %v; want all 4 sizes", planned, err)
 	}
 	*mode = spec.Mode{Name: spec.Directed, Scaling: spec.ScaleOut, ScaleOn: vitrine.CPU, Limit: spec.Limit{VCPUs: 6}}
 	c.config.CPUs.Function = []int{0}

@@ -218,7 +218,13 @@ func (b *backends) checks(ctx context.Context) []vitrine.Check {
 			all = append(all, check(ctx)...)
 		}
 	}
-	return append(slices.Concat(all, impair.Check(ctx), monitor.Check(ctx), sipp.Check(ctx)), quiet.AwakeCheck())
+	return append(slices.Concat(all, impair.Check(ctx), monitor.Check(ctx), sipp.Check(ctx)), cpuCheck(), quiet.AwakeCheck())
+}
+
+// cpuCheck checks whether the generator and the function can have CPUs of their own.
+func cpuCheck() vitrine.Check {
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	return vitrine.NewCheck("runs: two CPUs", fmt.Sprintf("generator on %v, function on %v", cpus.Generator, cpus.Function), err)
 }
 
 // generatorVersion returns the version of the load generator, or "" if it is

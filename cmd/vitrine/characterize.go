@@ -140,7 +140,7 @@ func (a *app) run(ctx context.Context, c campaign, f characterizeFlags) (_ resul
 	if c.Watch, err = r.watcher(ctx); err != nil {
 		return result.Summary{}, err
 	}
-	c.Observe = newProgress(a.stderr, c.Workload.Unit, c.Plan).observe
+	c.Observe = newProgress(a.stderr, c.Workload, c.Plan).observe
 	return c.Run(ctx)
 }
 

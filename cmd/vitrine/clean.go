@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,17 +17,30 @@ import (
 func (a *app) cleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what killed runs left on this host",
-		Long:  "Remove what killed runs left on this host: only objects with the label of a run that is\nno longer alive. Live runs are not touched.",
-		Args:  args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			run, err := runstate.New(runstate.DefaultRoot())
-			if err != nil {
-				return err
-			}
-			return errors.Join(a.cleanUp(c.Context(), run, a.stdout), run.Close())
-		},
+		Short: "Remove what killed runs of this user left on this host",
+		Long: "Remove what killed runs of this user left on this host: only objects with the label of a run\n" +
+			"that is no longer alive. Live runs are not touched. Run it with sudo for runs of root.",
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return a.clean(c.Context(), runstate.Roots()) },
 	}
+}
+
+// clean cleans up after the dead runs below the roots. If it removed nothing, it prints where it looked.
+func (a *app) clean(ctx context.Context, roots []string) error {
+	var removed bytes.Buffer
+	var errs []error
+	for _, root := range roots {
+		run, err := runstate.New(root)
+		if err == nil {
+			err = errors.Join(a.cleanUp(ctx, run, io.MultiWriter(a.stdout, &removed)), run.Close())
+		}
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	if err == nil && removed.Len() == 0 {
+		fmt.Fprintf(a.stderr, "nothing to remove: no dead run in %s left anything; runs of other users are not searched\n", strings.Join(roots, " or "))
+	}
+	return err
 }
 
 // cleanUp removes what dead runs left, and prints what it removed. If it cannot remove everything

@@ -51,6 +51,30 @@ func TestRunsStayOnRecordUntilCleaned(t *testing.T) {
 	}
 }
 
+// TestCleanLooksIntoEveryRoot checks that clean removes the remains of dead runs below all roots, and that it
+// names the roots if nothing is left.
+func TestCleanLooksIntoEveryRoot(t *testing.T) {
+	roots := []string{filepath.Join(t.TempDir(), "session"), filepath.Join(t.TempDir(), "cron")}
+	var out, errs bytes.Buffer
+	a := &app{stdout: &out, stderr: &errs}
+	for _, root := range roots {
+		killed, err := runstate.New(root)
+		if err == nil {
+			err = errors.Join(killed.Record(specsKind, "folder", []byte(t.TempDir())), killed.Abandon())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.clean(t.Context(), roots); err != nil || strings.Count(out.String(), "removed ") != len(roots) || strings.Contains(errs.String(), "nothing to remove") {
+		t.Errorf("got error %v, output %q and %q", err, &out, &errs)
+	}
+	out.Reset()
+	if err := a.clean(t.Context(), roots); err != nil || out.Len() > 0 || !strings.Contains(errs.String(), roots[0]+" or "+roots[1]) {
+		t.Errorf("cleaned again: got error %v, output %q and %q", err, &out, &errs)
+	}
+}
+
 // TestCleaningNeedsNoHome cleans up as a service of systemd does, which has no HOME.
 func TestCleaningNeedsNoHome(t *testing.T) {
 	for _, name := range []string{"HOME", "XDG_CACHE_HOME", image.CacheEnv} {

@@ -48,19 +48,19 @@ func main() {
 }
 
 // endingSignals returns the signals that end the program. A service takes SIGHUP to reload
-// its configuration instead.
+// its configuration instead. nohup starts the program with SIGHUP ignored, and it stays ignored.
 func endingSignals(args []string) []os.Signal {
 	words := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "-") }) // such as -v before the verb
 	line := strings.Join(words, " ") + " "
-	if slices.ContainsFunc(servingVerbs(), func(verb string) bool { return strings.HasPrefix(line, verb+" ") }) {
+	if signal.Ignored(syscall.SIGHUP) || slices.ContainsFunc(servingVerbs(), func(verb string) bool { return strings.HasPrefix(line, verb+" ") }) {
 		return []os.Signal{os.Interrupt, syscall.SIGTERM}
 	}
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
 // servingVerbs returns the verbs that run as services and handle SIGHUP
-// themselves.
-func servingVerbs() []string { return []string{"director", "store", "flex run"} }
+// themselves, or ignore it.
+func servingVerbs() []string { return []string{"director", "store", "flex run", "flex " + holdVerb} }
 
 // serviceSignals returns channels that receive a value on SIGHUP (reload) and SIGUSR2 (restart).
 func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
@@ -94,8 +94,11 @@ func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
 // outliveReaders lets the program go on when nobody reads stdout or stderr any more, for example
 // after the end of an ssh session. Writes to them then fail, but no longer end the program. Verbs
 // that only print do not call it, so that they end in `vitrine ... | head`.
-func outliveReaders() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // child processes would inherit signal.Ignore
+func outliveReaders() { outlive(syscall.SIGPIPE) }
+
+// outlive lets the program go on after a signal.
+func outlive(s os.Signal) {
+	signal.Notify(make(chan os.Signal, 1), s) // child processes would inherit signal.Ignore
 }
 
 // run runs the whole program and returns the exit code.

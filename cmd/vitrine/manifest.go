@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -58,19 +59,9 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 		result.NewSpec("deployment", d.Path, d.Raw),
 		result.NewSpec("workload", w.Path, w.Raw),
 	}
-	m.Specs = append(m.Specs, generatorSpecs(w)...)
+	m.Specs = slices.Concat(m.Specs, generatorSpecs(w), functionSpecs(d))
 	for _, c := range d.Components {
 		m.Components = append(m.Components, result.Component{Name: c.Name, Short: c.Short, Scalable: c.Scalable})
-	}
-	scripts := map[string]int{} // number of scripts by component
-	for _, i := range d.Install {
-		role := "install " + i.Component
-		if scripts[i.Component]++; scripts[i.Component] > 1 {
-			role += " " + strconv.Itoa(scripts[i.Component])
-		}
-		if text, err := os.ReadFile(i.Script); err == nil { // if it is unreadable, the install step reports it
-			m.Specs = append(m.Specs, result.NewSpec(role, i.Script, text))
-		}
 	}
 	for _, period := range d.Servers.CFSPeriod {
 		m.CFSPeriods = append(m.CFSPeriods, period.String())
@@ -78,26 +69,30 @@ func campaignManifest(ctx context.Context, cfg *trial.Config, b *backends) resul
 	return m
 }
 
-// generatorSpecs returns a workload's own generator and the files that its parameters name. Of
-// parameters' files, which may hold passwords, of binaries and of large files it keeps only the
-// digest.
-func generatorSpecs(w *spec.Workload) (all []result.Spec) {
-	add := func(role, path string, keep bool) {
-		if !isFile(w.Resolve(path)) {
-			return
+// functionSpecs returns a deployment's install scripts and those programs of its components that are
+// files of this host. A program that is only a name is looked up where it runs.
+func functionSpecs(d *spec.Deployment) (all []result.Spec) {
+	scripts := map[string]int{} // number of scripts by component
+	for _, i := range d.Install {
+		role := "install " + i.Component
+		if scripts[i.Component]++; scripts[i.Component] > 1 {
+			role += " " + strconv.Itoa(scripts[i.Component])
 		}
-		text, err := os.ReadFile(w.Resolve(path))
-		if err != nil {
-			return // the trials report it
-		}
-		s := result.NewSpec(role, path, text)
-		if !keep || len(text) > document.MaxFile || !utf8.Valid(text) {
-			s.Text = ""
-		}
-		all = append(all, s)
+		all = appendFile(all, d.File, role, i.Script, true)
 	}
+	for _, c := range d.Components {
+		if c.Image == "" && len(c.Command) > 0 && filepath.IsAbs(c.Command[0]) {
+			all = appendFile(all, d.File, "program "+c.Name, c.Command[0], false)
+		}
+	}
+	return all
+}
+
+// generatorSpecs returns a workload's own generator and the files that its parameters name. Of
+// parameters' files, which may hold passwords, it keeps only the digest.
+func generatorSpecs(w *spec.Workload) (all []result.Spec) {
 	if w.Program != "" {
-		add("generator", w.Generator, true)
+		all = appendFile(all, w.File, "generator", w.Generator, true)
 	}
 	given, err := w.Parameters.Strings()
 	if err != nil {
@@ -105,8 +100,26 @@ func generatorSpecs(w *spec.Workload) (all []result.Spec) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if spec.IsFileParameter(name) {
-			add("parameter "+name, given[name], false)
+			all = appendFile(all, w.File, "parameter "+name, given[name], false)
 		}
 	}
 	return all
+}
+
+// appendFile appends the file at a path that the user's file names. With keep it keeps the text too, but
+// not that of binaries and large files. It omits a file that it cannot read, because the trials report it.
+func appendFile(all []result.Spec, user document.File, role, path string, keep bool) []result.Spec {
+	file := user.Resolve(path)
+	if !isFile(file) {
+		return all
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return all
+	}
+	s := result.NewSpec(role, path, text)
+	if !keep || len(text) > document.MaxFile || !utf8.Valid(text) {
+		s.Text = ""
+	}
+	return append(all, s)
 }

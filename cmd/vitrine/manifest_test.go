@@ -110,12 +110,7 @@ func TestManifestNamesTheEngine(t *testing.T) {
 // another run.
 func TestManifestHasTheGenerator(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := writerInto(t, dir)
 	read := func() result.Manifest {
 		t.Helper()
 		w, err := spec.LoadWorkload(filepath.Join(dir, "workload.yaml"), knownBackends())
@@ -131,6 +126,58 @@ func TestManifestHasTheGenerator(t *testing.T) {
 		then := read()
 		if err := then.SameSpecs(read()); err != nil || len(then.Specs) != 2 {
 			t.Errorf("%+v, %v", then.Specs, err)
+		}
+		write(name, "#!/bin/sh\n# changed\n")
+		if err := then.SameSpecs(read()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s changed: %v", name, err)
+		}
+	}
+}
+
+// writerInto returns a function that writes executable files into the folder.
+func writerInto(t *testing.T, dir string) func(name, text string) {
+	return func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestManifestHasTheFunction checks that a changed program of a component, or a changed install script, makes
+// another run. The manifest must have only the digest of a program, and of a script that is no text.
+func TestManifestHasTheFunction(t *testing.T) {
+	dir := t.TempDir()
+	write := writerInto(t, dir)
+	read := func() result.Manifest {
+		t.Helper()
+		d, err := spec.LoadDeployment(filepath.Join(dir, "deployment.yaml"), knownBackends())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Manifest{Specs: functionSpecs(d)}
+	}
+	write("deployment.yaml", `vnf_name: front
+components:
+  - {name: front, short: fr, command: [./proxy], ports: {http: 80}, entry: http}
+  - {name: back, short: ba, command: [vitrine]}
+  - {name: other, short: ot, command: [./proxy], image: "proxy:1"}
+flavors: [{name: small, vcpus: 0.1, memory: 64MiB}]
+install: [{component: front, script: text}, {component: front, script: binary}]
+mode: {name: custom, sizes: [fr1s-ba1s-ot1s]}
+`)
+	for _, name := range []string{"proxy", "text", "binary"} {
+		write("proxy", "#!/bin/sh\n")
+		write("text", "#!/bin/sh\n")
+		write("binary", "\x7fELF\xff")
+		then := read()
+		if err := then.SameSpecs(read()); err != nil || len(then.Specs) != 3 {
+			t.Fatalf("%+v, %v", then.Specs, err)
+		}
+		for _, s := range then.Specs {
+			if kept := s.Text != ""; kept != (s.Role == "install front") {
+				t.Errorf("%s has the text %q", s.Role, s.Text)
+			}
 		}
 		write(name, "#!/bin/sh\n# changed\n")
 		if err := then.SameSpecs(read()); err == nil || !strings.Contains(err.Error(), name) {

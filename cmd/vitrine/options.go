@@ -138,7 +138,11 @@ func checkInstances(d *spec.Deployment) error {
 		}
 		for i, f := range d.Flavors {
 			if d.Uses(f) && int64(f.Memory) < kind.memory {
-				c.Bad(fmt.Sprintf("flavor %s has %d MiB of memory", f.Name, f.Memory>>20), fmt.Sprintf("substrate %s needs at least %d MiB", name, kind.memory>>20), "flavors", i, "memory")
+				has := fmt.Sprintf("%d MiB", f.Memory>>20)
+				if f.Memory < 1<<20 {
+					has = fmt.Sprintf("%d bytes", f.Memory)
+				}
+				c.Bad(fmt.Sprintf("flavor %s has %s of memory", f.Name, has), fmt.Sprintf("substrate %s needs at least %d MiB", name, kind.memory>>20), "flavors", i, "memory")
 			}
 		}
 		for i, component := range d.Components {

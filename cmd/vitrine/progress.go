@@ -13,23 +13,25 @@ import (
 
 	"vitrine/measure"
 	"vitrine/report"
+	"vitrine/spec"
 	"vitrine/trial"
 )
 
 // progress prints the progress of a campaign for a person: one changing line on a
 // terminal, plain lines in a pipe.
 type progress struct {
-	out     io.Writer
-	columns func() int // width of the terminal; nil: no terminal
-	unit    string
-	about   time.Duration // estimated time of the campaign, without the trials on record
-	trial   time.Duration // planned time of one trial
-	open    bool          // the campaign may measure fewer sizings than estimated
-	width   int           // of the changing line, in characters
+	out        io.Writer
+	columns    func() int // width of the terminal; nil: no terminal
+	unit       string
+	thresholds []float64     // success ratios that trials are judged by
+	about      time.Duration // estimated time of the campaign, without the trials on record
+	trial      time.Duration // planned time of one trial
+	open       bool          // the campaign may measure fewer sizings than estimated
+	width      int           // of the changing line, in characters
 }
 
-func newProgress(out io.Writer, unit string, plan trial.Plan) *progress {
-	return &progress{out: out, columns: columns(out), unit: unit, about: plan.About, trial: plan.Trial, open: plan.Open}
+func newProgress(out io.Writer, w *spec.Workload, plan trial.Plan) *progress {
+	return &progress{out: out, columns: columns(out), unit: w.Unit, thresholds: w.Thresholds, about: plan.About, trial: plan.Trial, open: plan.Open}
 }
 
 // about introduces the estimated time of a plan. An open plan may end before it has measured as many
@@ -101,7 +103,7 @@ func (p *progress) observe(e trial.Event) {
 		if e.Recorded && e.Outcome.Valid { // the estimate has no invalid trials
 			p.about -= p.trial
 		}
-		text := "  " + outcomeLine(e, p.unit)
+		text := "  " + p.outcomeLine(e)
 		if p.columns == nil && !e.Recorded { // on a terminal, the next trial's line shows it
 			text += "  " + p.left(e.Elapsed)
 		}
@@ -118,11 +120,16 @@ func title(e trial.Event) string {
 	return strings.TrimSpace(e.Sizing.String() + " " + e.Choice.Options)
 }
 
-func outcomeLine(e trial.Event, unit string) string {
+func (p *progress) outcomeLine(e trial.Event) string {
 	o := e.Outcome
-	text := fmt.Sprintf("#%d repeat %d  %g %s  success %.3f  p99 %.3g ms", o.Seq, o.Repeat, o.Rate, unit, o.SuccessRatio(), o.Latency.P99)
-	if !o.Valid {
-		text = fmt.Sprintf("#%d repeat %d  %g %s  invalid: %s", o.Seq, o.Repeat, o.Rate, unit, o.Reason)
+	text := fmt.Sprintf("#%d repeat %d  %g %s", o.Seq, o.Repeat, o.Rate, p.unit)
+	switch {
+	case !o.Valid:
+		text += "  invalid: " + o.Reason
+	case o.Succeeded == 0: // there is no latency
+		text += "  success " + report.RatioText(o.SuccessRatio(), p.thresholds)
+	default:
+		text += fmt.Sprintf("  success %s  p99 %.3g ms", report.RatioText(o.SuccessRatio(), p.thresholds), o.Latency.P99)
 	}
 	if e.Recorded {
 		text += "  (on record)"

@@ -55,9 +55,12 @@ type recording struct {
 }
 
 // begin begins a run. With resume, it continues the run in the folder if the manifests of both
-// have the same specifications, CPUs and accelerator.
+// have the same specifications and the same place.
 func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (result.Manifest, error)) (_ *recording, err error) {
 	outliveReaders()
+	if err := checkFolder(s.dir, s.resume); err != nil { // before a wait for the CPUs
+		return nil, err
+	}
 	r := &recording{session: s, app: a}
 	if r.label, err = runstate.New(runstate.DefaultRoot()); err != nil {
 		return nil, err
@@ -84,6 +87,8 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	}
 	if s.shared {
 		m.NotIsolated = append(m.NotIsolated, notChecked)
+	} else {
+		m.Slowdown = float64(s.slowdown)
 	}
 	if r.back, err = s.cpus.KeepOff(); err != nil {
 		return nil, err
@@ -106,6 +111,12 @@ func (r *recording) end(ctx context.Context, failed error) error {
 	} else {
 		// The report comes first: after a long run Close takes minutes, and a second interrupt ends the process.
 		err = errors.Join(err, r.app.writeReport(r.dir))
+		if failed != nil {
+			if columns(r.app.stderr) != nil {
+				fmt.Fprintln(r.app.stderr) // ends the line of the progress
+			}
+			fmt.Fprintf(r.app.stderr, "what was measured is in %s; continue it with --resume and --out\n", r.dir)
+		}
 	}
 	slow := time.AfterFunc(10*time.Second, func() {
 		fmt.Fprintln(r.app.stderr, "still writing usage.parquet; the trials and the report are on disk already")
@@ -178,21 +189,30 @@ func (s session) openResults(m result.Manifest, out io.Writer) (*result.Run, err
 // manifestPath returns the path of the manifest, the file that makes a folder a run.
 func manifestPath(dir string) string { return filepath.Join(dir, "manifest.json") }
 
-// openResults creates a run folder, or continues a run that began with the same specifications, CPUs
-// and accelerator. It prints what it repaired.
+// checkFolder returns an error if no run can begin in the folder or, with resume, if the folder has
+// no run.
+func checkFolder(dir string, resume bool) error {
+	if !resume {
+		return result.CheckVacant(dir)
+	}
+	if _, err := os.Stat(manifestPath(dir)); errors.Is(err, os.ErrNotExist) {
+		return &vitrine.BadInput{File: dir, Found: "no run in this folder", Want: "name the folder of a run with --out, or begin a run without --resume"}
+	}
+	return nil // result.Open reports other errors
+}
+
+// openResults creates a run folder, or continues a run that began with the same specifications and in
+// the same place. It prints what it repaired.
 func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*result.Run, error) {
 	dir, err := filepath.Abs(dir) // instances and the generator run in folders below it and need absolute paths
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Stat(manifestPath(dir))
-	switch {
-	case errors.Is(err, os.ErrNotExist) && resume:
-		return nil, &vitrine.BadInput{File: dir, Found: "no run in this folder", Want: "name the folder of a run with --out, or begin a run without --resume"}
-	case errors.Is(err, os.ErrNotExist):
+	if err := checkFolder(dir, resume); err != nil {
+		return nil, err
+	}
+	if !resume {
 		return result.Create(dir, m)
-	case !resume:
-		return nil, &vitrine.BadInput{File: dir, Found: "already holds a run", Want: "continue it with --resume, or choose another --out"}
 	}
 	r, err := result.Open(dir)
 	if err != nil {
@@ -206,8 +226,9 @@ func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*re
 		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the files with which the run began, or choose another --out"}, r.Close())
 	}
 	if err := old.SamePlace(m); err != nil {
-		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume with the CPUs and the accelerator with which the run began, or choose another --out"}, r.Close())
+		return nil, errors.Join(&vitrine.BadInput{File: dir, Found: err.Error(), Want: "resume as the run began, or choose another --out"}, r.Close())
 	}
+	old.Slowdown = cmp.Or(old.Slowdown, m.Slowdown)
 	old.Resumed, old.Finished = append(old.Resumed, m.Started), time.Time{}
 	for _, note := range resumptionNotes(old, m) {
 		if !slices.Contains(old.NotIsolated, note) {

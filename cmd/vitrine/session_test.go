@@ -111,15 +111,20 @@ func TestRunGivesBackItsCPUs(t *testing.T) {
 		t.Skip("a run needs two CPUs")
 	}
 	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
-	manifest := func(*backends) (result.Manifest, error) { return result.Manifest{}, nil }
+	m := result.Manifest{}
+	manifest := func(*backends) (result.Manifest, error) { return m, nil }
 	dir := t.TempDir()
 	for i, name := range []string{"first", "second", "first"} {
+		refused := i == 2 // as a run of another accelerator, when the run has its CPUs
+		if refused {
+			m.Accelerator = vitrine.Emulation
+		}
 		cpus, err := testbed.ShareCPUs(nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := a.begin(t.Context(), session{dir: filepath.Join(dir, name), cpus: cpus, options: new(options)}, manifest)
-		if occupied := i == 2; (err != nil) != occupied {
+		r, err := a.begin(t.Context(), session{dir: filepath.Join(dir, name), resume: refused, cpus: cpus, options: new(options)}, manifest)
+		if (err != nil) != refused {
 			t.Fatalf("run %d: %v", i, err)
 		}
 		if err == nil {
@@ -168,6 +173,40 @@ func TestRunOfAnotherSearchStaysAsItWas(t *testing.T) {
 	}
 }
 
+// TestResumeNeedsTheSameSlowdown checks that a run is not resumed with another --slowdown, which would
+// judge its later trials by another limit. A run that began with --shared-cpus has no limit, and then gets one.
+func TestResumeNeedsTheSameSlowdown(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	hosttest.Need(t, err)
+	var said strings.Builder
+	a := &app{stdout: io.Discard, stderr: &said, cpuLocks: t.TempDir()}
+	s := session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)}
+	interrupted := errors.New("interrupted")
+	for i, c := range []struct {
+		cpuSharing
+		refused bool
+	}{{cpuSharing{shared: true}, false}, {cpuSharing{slowdown: 0.1}, false}, {cpuSharing{slowdown: 0.45}, true}, {cpuSharing{shared: true}, false}, {cpuSharing{slowdown: 0.1}, false}} {
+		s.cpuSharing, s.resume = c.cpuSharing, i > 0
+		r, err := a.begin(t.Context(), s, func(*backends) (result.Manifest, error) { return result.Manifest{}, nil })
+		if c.refused {
+			if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), "the run began with --slowdown 0.1, but now has 0.45") {
+				t.Errorf("begin %d: error %v", i, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("begin %d: %v", i, err)
+		}
+		if err := r.end(t.Context(), interrupted); !errors.Is(err, interrupted) {
+			t.Fatal(err)
+		}
+	}
+	if want := "what was measured is in " + s.dir + "; continue it with --resume"; !strings.Contains(said.String(), want) {
+		t.Errorf("printed %q, want %q", said.String(), want)
+	}
+}
+
 // TestOVSRunsOnAllCPUsOfTheRun checks that the run's own Open vSwitch may use the function's CPUs,
 // although the run's process keeps to the generator's. A sender would keep it waiting there.
 func TestOVSRunsOnAllCPUsOfTheRun(t *testing.T) {
@@ -203,8 +242,8 @@ func TestOVSRunsOnAllCPUsOfTheRun(t *testing.T) {
 	}
 }
 
-// TestCampaignResumesOnlyWhereItBegan checks that a campaign can be resumed only on the CPUs and with
-// the accelerator with which it began, and that its manifest has the other differences.
+// TestCampaignResumesOnlyWhereItBegan checks that a campaign can be resumed only on the CPUs and the
+// fabric and with the accelerator with which it began, and that its manifest has the other differences.
 func TestCampaignResumesOnlyWhereItBegan(t *testing.T) {
 	d, derr := spec.ParseDeployment("deployment.yaml", []byte(sharedDeployment), knownBackends())
 	w, werr := spec.ParseWorkload("workload.yaml", []byte("generator: sip\nparameters: {scenario: reg-dereg}\nrange: [1, 2]\nduration: 1s\n"), knownBackends())
@@ -213,7 +252,9 @@ func TestCampaignResumesOnlyWhereItBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := func(generator int, function ...int) result.Manifest {
-		return campaignManifest(t.Context(), &trial.Config{Deployment: d, Workload: w, CPUs: testbed.CPUs{Function: function, Generator: []int{generator}}}, b)
+		m := campaignManifest(t.Context(), &trial.Config{Deployment: d, Workload: w, CPUs: testbed.CPUs{Function: function, Generator: []int{generator}}}, b)
+		m.Fabrics = []string{"loopback"} // auto depends on the host
+		return m
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	open := func(resume bool, m result.Manifest) (notes []string, err error) {
@@ -227,12 +268,13 @@ func TestCampaignResumesOnlyWhereItBegan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	emulated := begun(0, 1, 2)
-	emulated.Accelerator = vitrine.Emulation
+	emulated, bridged := begun(0, 1, 2), begun(0, 1, 2)
+	emulated.Accelerator, bridged.Fabrics = vitrine.Emulation, []string{"bridge"}
 	for want, m := range map[string]result.Manifest{
 		"the run began on CPUs [1 2] (generator on [0]), but is now on CPUs [1] (generator on [0])":   begun(0, 1),
 		"the run began on CPUs [1 2] (generator on [0]), but is now on CPUs [0 2] (generator on [1])": begun(1, 0, 2),
 		"the run began with the accelerator none, but now has tcg":                                    emulated,
+		"the run began on the fabric loopback, but is now on bridge":                                  bridged,
 	} {
 		if _, err := open(true, m); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)

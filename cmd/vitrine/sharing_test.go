@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vitrine"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/runstate"
 	"vitrine/testbed"
@@ -112,6 +114,27 @@ func TestWaitForCPUs(t *testing.T) {
 	}
 	if err := locks.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFolderIsCheckedBeforeTheWait checks that a run with --wait does not wait for its CPUs if it cannot
+// use its folder. A wait would end with the context.
+func TestFolderIsCheckedBeforeTheWait(t *testing.T) {
+	dir, cpus, _ := holdCPUs(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a := &app{stdout: io.Discard, stderr: &onWrite{do: cancel}, cpuLocks: dir}
+	full, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	for _, path := range []string{filepath.Join(full, "thesis.doc"), file} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for out, resume := range map[string]bool{full: false, file: false, filepath.Join(full, "none"): true} {
+		s := session{dir: out, resume: resume, cpus: cpus, options: new(options), cpuSharing: cpuSharing{wait: true}}
+		if _, err := a.begin(ctx, s, nil); !vitrine.IsBadInput(err) {
+			t.Errorf("--out %s: got error %v, want bad input", out, err)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ type place interface {
 // substrates returns all substrates. A new substrate is one entry.
 func substrates() map[string]substrateKind {
 	return map[string]substrateKind{
-		"process":   {config: process.Config{}, open: openProcess, version: kernelVersion, deploy: 1500 * time.Millisecond},
+		"process":   {config: process.Config{}, open: openProcess, version: kernelVersion, memory: process.MinMemory, deploy: 1500 * time.Millisecond},
 		"docker":    {config: docker.Config{}, open: openDocker, version: dockerVersion, memory: docker.MinMemory, deploy: 4 * time.Second},
 		"qemu":      {config: qemu.Config{}, open: openQEMU, version: machineVersion, machines: true, memory: qemu.MinMemory, deploy: 15 * time.Second},
 		"unikernel": {config: unikernel.Config{}, open: openUnikernel, version: machineVersion, machines: true, memory: unikernel.MinMemory, userless: true, deploy: 10 * time.Second},

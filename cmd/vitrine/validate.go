@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"vitrine"
 	"vitrine/affinity"
 	"vitrine/director"
 	"vitrine/document"
@@ -57,6 +59,9 @@ func fileKinds() []fileKind {
 // validate detects the kind of the file and checks the file, including the options of back ends. A
 // file is of the kind that has the most of its top-level fields.
 func validate(path string) (kind string, err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return "", &vitrine.BadInput{File: path, Found: "a pipe or a device", Want: "name a file, because validate reads it twice"}
+	}
 	file, err := document.ReadLong(path, "an input") // check refuses a long file of another kind
 	if err != nil {
 		return "", err

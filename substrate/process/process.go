@@ -33,6 +33,10 @@ const (
 	NetworkHost      = "host"      // all share the host's
 )
 
+// MinMemory is the least memory of an instance, in bytes. No program runs in less, so a smaller number is
+// mostly one of MiB.
+const MinMemory = 1 << 20
+
 // Config is the section servers.process of a deployment.
 type Config struct {
 	// Network is how instances are networked: auto, namespace or host; empty: auto.
