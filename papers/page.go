@@ -3,7 +3,9 @@ package papers
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"unicode"
 
 	"vitrine"
 )
@@ -40,7 +42,7 @@ func Fill(path, page string, from fs.FS) (string, error) {
 		if !e.Shows(page) {
 			continue
 		}
-		section, err := e.section(from)
+		section, err := e.section(page, from)
 		if err != nil {
 			return "", err
 		}
@@ -62,8 +64,8 @@ func (e Exhibit) Shows(page string) bool {
 	return strings.Contains(page, begin)
 }
 
-// section returns the exhibit as it stands in a page.
-func (e Exhibit) section(from fs.FS) (string, error) {
+// section returns the exhibit as it stands in the page.
+func (e Exhibit) section(page string, from fs.FS) (string, error) {
 	h, err := ReadHistory(from, e.Base())
 	if err != nil {
 		return "", err
@@ -80,17 +82,39 @@ func (e Exhibit) section(from fs.FS) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text += record.circumstances(h) + "\n" + e.legend() + "\n\n" + Markdown(e.Table.grid(r))
-	for _, n := range r.Notes {
+	table, verdicts := e.Table.grid(r), verdictGrid(e.Judge(r, h.Refuses(record.Plan, record.Started)))
+	notes := slices.Concat(r.Notes, r.noteReasons(table, verdicts))
+	text += record.circumstances(h) + "\n" + e.legend(r) + "\n\n" + Markdown(table)
+	for _, n := range notes {
 		text += "\n" + n + "\n"
 	}
 	if len(e.Claims) > 0 {
-		text += "\n" + Markdown(verdictGrid(e.Judge(r, h.Refuses(record.Plan, record.Started))))
+		text += "\n" + Markdown(verdicts)
 	}
-	if e.Name != e.Base() {
-		return text + "\nThe run is that of `" + Prefix + e.Base() + "`, where its plans are.\n", nil
+	if e.As == "" {
+		return text + "\n" + record.details(h), nil
 	}
-	return text + "\n" + record.details(h), nil
+	base, err := Find(e.Base())
+	if err != nil {
+		return "", err
+	}
+	if !base.Shows(page) {
+		return text + "\n" + record.details(h), nil
+	}
+	return text + fmt.Sprintf("\nThe run is that of [`%s`](%s), where its plans are.\n", Prefix+base.Name, anchor(base.Title)), nil
+}
+
+// anchor returns the target of a link to a heading of the same page, as GitHub names it.
+func anchor(heading string) string {
+	return "#" + strings.Map(func(c rune) rune {
+		switch {
+		case c == ' ':
+			return '-'
+		case unicode.IsLetter(c), unicode.IsDigit(c), c == '-', c == '_':
+			return unicode.ToLower(c)
+		}
+		return -1
+	}, heading)
 }
 
 // unrun returns the text for an exhibit without a run.

@@ -185,6 +185,39 @@ func TestGoldenPage(t *testing.T) {
 	}
 }
 
+// TestSharedRunLinks checks that an exhibit that shows another's run links to that section. On a page
+// without that section it lists the plans itself.
+func TestSharedRunLinks(t *testing.T) {
+	e, err := Find("nfv-vital/figure-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, _ := library(t, e)
+	place := func(name string) string {
+		begin, end := marks(Prefix + name)
+		return begin + "\n" + end + "\n"
+	}
+	const link = "[`papers/nfv-vital/figure-1`](#figure-1-success-against-offered-rate-scaling-up)"
+	for _, tt := range []struct {
+		page   string
+		linked bool
+	}{
+		{place("nfv-vital/figure-1") + place("nfv-vital/figure-3"), true},
+		{place("nfv-vital/figure-3"), false},
+	} {
+		got, err := Fill("page.md", tt.page, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(got, link) != tt.linked || strings.Count(got, "<details>") != 1 {
+			t.Errorf("want a link: %v, and the plans once:\n%s", tt.linked, got)
+		}
+	}
+	if got, want := anchor("Table I: delay (RFC 3550) of 64-byte frames, µs"), "#table-i-delay-rfc-3550-of-64-byte-frames-µs"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestBeside checks that a statement about another run needs a record of that run by its committed
 // plan and of the same kind of machine.
 func TestBeside(t *testing.T) {

@@ -47,21 +47,26 @@ func (r Reading) unfit() string {
 	return ""
 }
 
-// figure returns the reading as text.
+// figure returns the reading as text, with its name.
 func (r Reading) figure(name string) string {
 	if r.given {
 		return name
 	}
-	return name + ": " + r.String()
+	return name + ": " + r.text(name)
 }
 
-func (r Reading) String() string {
-	text := short(r.Mean)
+// text returns the value of the reading of that name. Of all quantities only a slope can be negative, so
+// the interval of any other is printed from 0 on.
+func (r Reading) text(name string) string {
+	text, low := short(r.Mean), r.Low
+	if r.Mean >= 0 && !strings.HasSuffix(name, ".slope") {
+		low = max(low, 0)
+	}
 	switch {
 	case r.Bound != "":
 		text = fmt.Sprintf("%s (%s)", short(r.Mean), r.Bound)
 	case r.Confidence > 0:
-		text += fmt.Sprintf(" [%s, %s]", short(r.Low), short(r.High))
+		text += fmt.Sprintf(" [%s, %s]", short(low), short(r.High))
 	}
 	return text
 }
@@ -159,8 +164,11 @@ func (r Readings) read(name string) (x Reading, missing string) {
 		return x, ""
 	}
 	where, _, _ := strings.Cut(name, " ")
-	return x, strings.Join(strings.Fields("not measured: "+cmp.Or(r.missing[where], "the run has no such value")), " ")
+	return x, "not measured: " + oneLine(cmp.Or(r.missing[where], "the run has no such value"))
 }
+
+// oneLine returns the text of a reason, such as the output of a program, as one line.
+func oneLine(why string) string { return strings.Join(strings.Fields(why), " ") }
 
 // matching returns the texts that the * of the pattern stands for.
 func (r Readings) matching(pattern string) []string {

@@ -81,23 +81,28 @@ func (t Table) grid(r Readings) [][]string {
 // line returns one row: its values, each followed by the paper's figure if there
 // is one. A row that was not measured says why.
 func (t Table) line(r Readings, row Row, columns []int) []string {
-	name, measured, mark := displayed(row.On), false, ""
-	if row.Stands != "" {
-		name += ", for the paper's " + row.Stands
-	}
+	measured, mark := false, ""
 	var cells []string
 	for _, i := range columns {
-		text := "–"
-		if x, ok := r.of[row.On+" "+t.Columns[i]]; ok {
-			measured, mark, text = true, x.Mark, x.String()
+		text, reading := "–", row.On+" "+t.Columns[i]
+		if x, ok := r.of[reading]; ok {
+			measured, mark, text = true, x.Mark, x.text(reading)
 		}
 		if i < len(row.Paper) && row.Paper[i] != nil {
 			text += fmt.Sprintf(" (%s)", strconv.FormatFloat(*row.Paper[i], 'f', -1, 64))
 		}
 		cells = append(cells, text)
 	}
+	name := displayed(row.On)
+	var remarks []string
 	if mark != "" {
-		name += " (" + mark + ": not comparable)"
+		remarks = append(remarks, mark+": not comparable")
+	}
+	if row.Stands != "" {
+		remarks = append(remarks, "in the paper: "+row.Stands)
+	}
+	if len(remarks) > 0 {
+		name += " (" + strings.Join(remarks, "; ") + ")"
 	}
 	if !measured {
 		_, why := r.read(row.On + " ")
@@ -118,16 +123,75 @@ func displayed(on string) string {
 	return parts[0] + " on " + parts[1] // all rows of a chain have the same forwarder
 }
 
-const (
-	legendPackets  = "In brackets: the 95% interval over repeats. In parentheses: the paper's figure. @64: of frames of 64 bytes without the frame check sequence; of chains, @3: of three forwarders."
-	legendCapacity = "In brackets: the 95% interval. In parentheses: the paper's figure, whose vCPU is a whole core; or where a capacity lies that is only bounded. CPU is used / given at capacity."
-)
-
-func (e Exhibit) legend() string {
-	if e.Measured() {
-		return legendPackets
+// legend explains what the table has.
+func (e Exhibit) legend(r Readings) string {
+	rows := e.Table.rows(r)
+	var paper, bounds, at, cpu bool
+	for _, i := range e.Table.columns(r, rows) {
+		column := e.Table.Columns[i]
+		at = at || strings.Contains(column, "@")
+		cpu = cpu || strings.HasPrefix(column, "cpu.") && !strings.Contains(column, "@")
+		for _, row := range rows {
+			paper = paper || i < len(row.Paper) && row.Paper[i] != nil
+			bounds = bounds || r.of[row.On+" "+column].Bound != ""
+		}
 	}
-	return legendCapacity
+	text, figure := "In brackets: the 95% interval", "the paper's figure, whose vCPU is a whole core"
+	if e.Measured() {
+		text, figure = text+" over repeats", "the paper's figure"
+	}
+	var parentheses []string
+	if paper {
+		parentheses = append(parentheses, figure)
+	}
+	if bounds {
+		parentheses = append(parentheses, "where a capacity lies that is only bounded")
+	}
+	if len(parentheses) > 0 {
+		text += ". In parentheses: " + strings.Join(parentheses, "; or ")
+	}
+	switch {
+	case e.Network != nil && at:
+		text += ". @64: of frames of 64 bytes without the frame check sequence"
+	case e.Network != nil:
+		text += ". Frame sizes do not count the frame check sequence"
+	case e.Chain != nil && at:
+		text += ". @3: of three forwarders"
+	case !e.Measured() && cpu:
+		text += ". CPU is used / given at capacity"
+	}
+	return text + "."
+}
+
+// longReason is the length, in bytes, from which a repeated reason becomes a note.
+const longReason = 60
+
+// noteReasons replaces each long reason that the grids repeat by the number of a note. It returns the notes.
+func (r Readings) noteReasons(grids ...[][]string) []string {
+	var reasons []string
+	for _, why := range r.missing {
+		if why = oneLine(why); len(why) >= longReason {
+			reasons = append(reasons, why)
+		}
+	}
+	slices.SortFunc(reasons, func(a, b string) int { // the longest first, because one may contain another
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+	})
+	lines := slices.Concat(grids...)
+	var notes []string
+	for _, why := range slices.Compact(reasons) {
+		if strings.Count(fmt.Sprint(lines), why) < 2 {
+			continue
+		}
+		number := len(notes) + 1
+		for _, line := range lines {
+			for i := range line {
+				line[i] = strings.ReplaceAll(line[i], why, fmt.Sprintf("note %d", number))
+			}
+		}
+		notes = append(notes, fmt.Sprintf("Note %d: %s.", number, strings.TrimSuffix(why, ".")))
+	}
+	return notes
 }
 
 // verdictGrid returns the verdicts as a table, header first.
@@ -153,19 +217,21 @@ func verdictGrid(list []Verdict) [][]string {
 
 // Text writes the exhibit for a terminal.
 func (e Exhibit) Text(out io.Writer, r Readings, found []Verdict) error {
-	fmt.Fprintf(out, "\n%s%s\n%s\n%s\n", Prefix, e.Name, e.Title, e.legend())
+	table, verdicts := e.Table.grid(r), verdictGrid(found)
+	notes := slices.Concat(r.Notes, r.noteReasons(table, verdicts))
+	fmt.Fprintf(out, "\n%s%s\n%s\n%s\n", Prefix, e.Name, e.Title, e.legend(r))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range e.Table.grid(r) {
+	for _, line := range table {
 		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, n := range r.Notes {
+	for _, n := range notes {
 		fmt.Fprintln(out, n)
 	}
 	fmt.Fprintln(out)
-	for i, line := range verdictGrid(found) {
+	for i, line := range verdicts {
 		fmt.Fprintln(w, strings.Join([]string{line[1], line[2], line[3], line[4], line[0]}, "\t"))
 		if i > 0 {
 			fmt.Fprintf(w, "\t\t\t\t  %s\n", line[5])

@@ -79,7 +79,8 @@ func (c Claim) judge(r Readings) Verdict {
 			ratios = append(ratios, *v.Ratio)
 			text += v.Ratio.String() + ", "
 		}
-		figures = append(figures, text+strings.TrimSpace(v.Order+" "+v.Quantity))
+		results := slices.Compact([]string{v.Order, v.Quantity}) // both may be NotJudged
+		figures = append(figures, text+strings.TrimSpace(strings.Join(results, " ")))
 		if v.Why != "" && !slices.Contains(reasons, v.Why) {
 			reasons = append(reasons, v.Why)
 		}

@@ -86,6 +86,7 @@ func TestJudge(t *testing.T) {
 		{Claim{Less: "* cap", More: "s3 cap"}, NotJudged, "", "s1: 3.00"},
 		{Claim{Less: "s3 cap", More: "* cap"}, Contrary, "", ""}, // one is enough
 		{Claim{Less: "x z@*", More: "y z@*"}, NotJudged, "", "not measured"},
+		{Claim{Less: "p y@*", More: "d y@*", Paper: &Span{2, 2}}, NotJudged, NotJudged, "64: not judged; 128: not judged"},
 		// nothing claimed
 		{Claim{Less: "a x", More: "b x", Free: true}, NoClaim, "", ""},
 	} {
