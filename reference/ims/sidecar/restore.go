@@ -80,19 +80,43 @@ func (s *sidecar) replace(ctx context.Context, of user, all []location, now time
 // removes it if that is 0. Without a location it changes nothing. bind returns the
 // contacts that the function has afterwards.
 func (s *sidecar) bind(ctx context.Context, of user, l *location, life time.Duration) ([]contact, error) {
-	req := registerOf(of.uri, l, life)
-	res, err := s.exchange(ctx, sipudp.Begin(req, truth.Event(0)), req, sipudp.Peer{Socket: s.own, To: s.function})
+	res, err := s.sendRegister(ctx, of, l, life)
+	if err == nil && res.StatusCode == sip.StatusIntervalToBrief && life > 0 {
+		// The rest of the lifetime is below the function's minimum. The function then has the
+		// location for longer than the client asked, by less than that minimum.
+		res, err = s.sendRegister(ctx, of, l, max(life, minExpires(res)))
+	}
 	if err != nil {
 		return nil, err
 	}
 	if !res.IsSuccess() {
-		return nil, fmt.Errorf("the function answers %d %s to a REGISTER of the sidecar: it must accept REGISTERs from %s without credentials",
-			res.StatusCode, res.Reason, s.own.Local())
+		hint := ""
+		switch res.StatusCode {
+		case sip.StatusUnauthorized, sip.StatusForbidden, sip.StatusProxyAuthRequired:
+			hint = fmt.Sprintf(": it must accept REGISTERs from %s without credentials", s.own.Local())
+		}
+		return nil, fmt.Errorf("the function answers %d %s to a REGISTER of the sidecar%s", res.StatusCode, res.Reason, hint)
 	}
 	if l != nil {
 		s.counts.restored.Inc()
 	}
 	return contacts(res.GetHeaders("Contact")), nil
+}
+
+// sendRegister sends the REGISTER of bind and returns the function's answer.
+func (s *sidecar) sendRegister(ctx context.Context, of user, l *location, life time.Duration) (*sip.Response, error) {
+	req := registerOf(of.uri, l, life)
+	return s.exchange(ctx, sipudp.Begin(req, truth.Event(0)), req, sipudp.Peer{Socket: s.own, To: s.function})
+}
+
+// minExpires returns the shortest lifetime that a registrar accepts, by its 423 (RFC 3261 section
+// 21.4.17). A registrar that does not say so gets a minute.
+func minExpires(res *sip.Response) time.Duration {
+	var least string
+	if h := res.GetHeader("Min-Expires"); h != nil {
+		least = h.Value()
+	}
+	return lifetime(least, "60")
 }
 
 // registerOf returns a REGISTER as bind sends it. It has the Call-ID and CSeq of the REGISTER

@@ -32,7 +32,7 @@ func serve(t *testing.T, handle func(*sipudp.Socket, []byte, sipudp.Arrival)) *s
 
 // newRegistrar returns the address of a registrar, and the REGISTERs that bind a contact
 // there. Like Kamailio, it refuses a REGISTER that is no newer than the one that bound the
-// contact.
+// contact. It also refuses a REGISTER for less than a minute.
 func newRegistrar(t *testing.T) (at netip.AddrPort, binding <-chan *sip.Request) {
 	t.Helper()
 	parser, seen, bound := sip.NewParser(), make(chan *sip.Request, 16), map[string]*sip.Request{}
@@ -45,6 +45,10 @@ func newRegistrar(t *testing.T) (at netip.AddrPort, binding <-chan *sip.Request)
 		}
 		status, reason := sip.StatusOK, "OK"
 		for _, c := range contacts(req.GetHeaders("Contact")) {
+			if life := lifetime(c.expires); life > 0 && life < time.Minute {
+				status, reason = sip.StatusIntervalToBrief, "Interval Too Brief"
+				continue
+			}
 			seen <- req
 			last := bound[c.text]
 			if last != nil && last.CallID().Value() == req.CallID().Value() && last.CSeq().SeqNo >= req.CSeq().SeqNo {
@@ -54,6 +58,9 @@ func newRegistrar(t *testing.T) (at netip.AddrPort, binding <-chan *sip.Request)
 			bound[c.text] = req
 		}
 		res := sipudp.Reply(req, status, reason)
+		if status == sip.StatusIntervalToBrief {
+			res.AppendHeader(sip.NewHeader("Min-Expires", "60"))
+		}
 		for text := range bound {
 			res.AppendHeader(sip.NewHeader("Contact", text+";expires=60"))
 		}
@@ -65,13 +72,36 @@ func newRegistrar(t *testing.T) (at netip.AddrPort, binding <-chan *sip.Request)
 	return socket.Local(), seen
 }
 
-// TestRestoreOfPresentLocation restores a location twice at a registrar.
-func TestRestoreOfPresentLocation(t *testing.T) {
-	function, binding := newRegistrar(t)
+// newRestorer returns a sidecar without a store, in front of a registrar.
+func newRestorer(t *testing.T, function netip.AddrPort) *sidecar {
+	t.Helper()
 	s := &sidecar{function: function, log: slog.New(slog.DiscardHandler), counts: newCounts(prometheus.NewRegistry())}
 	s.transactions = sipudp.NewTransactions(time.Minute, s.timedOut)
 	receiver := s.receiver(nil)
 	s.own = serve(t, func(_ *sipudp.Socket, data []byte, a sipudp.Arrival) { receiver.Receive(data, a) })
+	return s
+}
+
+// TestRestoreOfShortLife restores a location with less time left than the registrar's minimum.
+func TestRestoreOfShortLife(t *testing.T) {
+	function, binding := newRegistrar(t)
+	s := newRestorer(t, function)
+	of := user{uri: sip.Uri{Scheme: "sip", User: "a", Host: "ims.test"}}
+	now := time.Now()
+	stored := []location{{Contact: "<sip:a@h>", CallID: "client", CSeq: 7, Expires: now.Add(20 * time.Second)}}
+	if err := s.replace(t.Context(), of, stored, now); err != nil {
+		t.Fatal(err)
+	}
+	bound := <-binding
+	if c := contacts(bound.GetHeaders("Contact")); c[0].expires != "60" || bound.CallID().Value() != "client" || bound.CSeq().SeqNo != 7 {
+		t.Errorf("restored %+v with Call-ID %s and CSeq %d", c, bound.CallID().Value(), bound.CSeq().SeqNo)
+	}
+}
+
+// TestRestoreOfPresentLocation restores a location twice at a registrar.
+func TestRestoreOfPresentLocation(t *testing.T) {
+	function, binding := newRegistrar(t)
+	s := newRestorer(t, function)
 	of := user{uri: sip.Uri{Scheme: "sip", User: "a", Host: "ims.test"}}
 	stored := []location{{Contact: "<sip:a@h>", CallID: "client", CSeq: 7, Expires: time.Now().Add(time.Hour)}}
 	for range 2 {
