@@ -1,6 +1,7 @@
 package vitrine_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -49,7 +50,7 @@ type rule struct {
 }
 
 func rules() []rule {
-	clock := []string{"os/...", "io/fs", "net", "net/http/...", "syscall", "log/...", "golang.org/x/sys/..."}
+	world := []string{"os/...", "io/fs", "net", "net/http/...", "syscall", "log/...", "golang.org/x/sys/..."}
 	backEnds := []string{"substrate/*", "fabric/*", "load/*"}
 	instances := []string{"substrate/...", "fabric/...", "load/...", "monitor"}
 	return []rule{
@@ -60,11 +61,11 @@ func rules() []rule {
 		{packages: []string{"internal/..."}, only: []string{"vitrine", "internal/..."}, because: "they serve all back ends and know none"},
 
 		{packages: []string{"search/..."}, only: []string{"vitrine", "search/..."}, because: "a search asks for rates and sizes, and knows nothing of what runs the trials"},
-		{packages: []string{"search/..."}, outside: clock, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
-		{packages: []string{"measure/delay", "director/table", "flex/decide"}, only: []string{"vitrine"}, outside: clock, because: "it decides: callers hand it times and packets"},
+		{packages: []string{"search/..."}, outside: world, because: "a step depends on the history, the configuration and the seed alone: --resume asks the same questions again"},
+		{packages: []string{"measure/delay", "director/table", "flex/decide"}, only: []string{"vitrine"}, outside: world, because: "it decides: callers hand it times and packets"},
 
-		{packages: []string{"flex/policy", "flex/simulate"}, only: []string{"vitrine", "flex/decide", "flex/policy"}, outside: clock, because: "they decide, or replay decisions in simulated time"},
-		{packages: []string{"affinity/graph", "affinity/aggregate", "affinity/correlate", "affinity/course", "affinity/state"}, outside: clock, because: "they decide: callers hand them messages or transactions"},
+		{packages: []string{"flex/policy", "flex/simulate"}, only: []string{"vitrine", "flex/decide", "flex/policy"}, outside: world, because: "they decide, or replay decisions in simulated time"},
+		{packages: []string{"affinity/graph", "affinity/aggregate", "affinity/correlate", "affinity/course", "affinity/state"}, outside: world, because: "they decide: callers hand them messages or transactions"},
 		{packages: []string{"report/..."}, never: append([]string{"trial", "measure/...", "testbed"}, instances...), because: "a report is made from a run folder alone, on any host"},
 		{packages: []string{"trial", "measure", "measure/chain", "testbed", "papers"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
 		{packages: []string{"flex/hold", "testbed/deploy"}, never: backEnds, because: "they know back ends by the contract alone: cmd/vitrine lists which there are"},
@@ -123,6 +124,44 @@ func TestRules(t *testing.T) {
 			if supportsTests(to) {
 				t.Errorf("%s imports %s: it is for tests alone", of, to)
 			}
+		}
+	}
+}
+
+// TestDecisionsHaveNoClock checks that packages which only decide neither read the clock nor start goroutines.
+func TestDecisionsHaveNoClock(t *testing.T) {
+	decide := []string{
+		"search/...", "measure/delay", "director/table", "flex/decide", "flex/policy", "flex/simulate",
+		"affinity/graph", "affinity/aggregate", "affinity/correlate", "affinity/course", "affinity/state",
+	}
+	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+	for of := range packages(t) {
+		if supportsTests(of) || !fits(of, decide) {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(of, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					t.Errorf("%s starts a goroutine", file)
+				case *ast.SelectorExpr:
+					if of, ok := n.X.(*ast.Ident); ok && of.Name == "time" && slices.Contains(clock, n.Sel.Name) {
+						t.Errorf("%s uses time.%s: callers hand it times", file, n.Sel.Name)
+					}
+				}
+				return true
+			})
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (a *app) redlineCommand() *cobra.Command {
 		Use:   "redline TYPE",
 		Short: "Measure the capacity of one instance on live traffic",
 		Long: "Redline shifts weight onto one active instance in steps, by a lease at all directors in\n" +
-			"front of it. It stops before the objective breaks, restores the weights, and prints the\n" +
+			"front of it. It stops when the objective breaks, restores the weights, and prints the\n" +
 			"highest rate that met the objective. See docs/redline.md.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
