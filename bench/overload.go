@@ -27,13 +27,14 @@ const (
 )
 
 // overloadNow are the rules of new windows.
-var overloadNow = overloadRules{Repeats: 5, Slowdown: quiet.StrictSlowdown, Awake: true}
+var overloadNow = overloadRules{Repeats: 5, Rounds: 5, Slowdown: quiet.StrictSlowdown, Awake: true}
 
 // overloadRules say how windows are measured. Windows of different rules are not compared.
 type overloadRules struct {
-	Repeats  int     `json:"repeats"`  // fresh deployments per rate of a search
-	Slowdown float64 `json:"slowdown"` // a window is repeated if the host was slower by more than this share; see quiet.Guard
-	Awake    bool    `json:"awake"`    // idle CPUs polled; see quiet.KeepAwake
+	Repeats  int     `json:"repeats"`          // fresh deployments per rate of a search
+	Rounds   int     `json:"rounds,omitempty"` // of the fresh deployments below the capacity; 0: everything is compared with one capacity
+	Slowdown float64 `json:"slowdown"`         // a window is repeated if the host was slower by more than this share; see quiet.Guard
+	Awake    bool    `json:"awake"`            // idle CPUs polled; see quiet.KeepAwake
 }
 
 // overloadGuess is the approximate capacity of each flavor at its full quota,
@@ -77,6 +78,7 @@ type overloadMeter struct {
 	drive                     func(ctx context.Context, w window) (window, error)
 	progress                  io.Writer
 	done                      []window
+	round                     string // of the windows to drive
 }
 
 // load reads the windows that this meter may use.
@@ -95,21 +97,16 @@ func (m *overloadMeter) take(w window) {
 	}
 }
 
-// at returns the windows so far with this load control, quota and rate.
-func (m *overloadMeter) at(mode string, quota, rate float64) (all []window) {
+// windows returns n windows of this round, each on a fresh deployment. It drives those that the file
+// lacks.
+func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
+	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Round: m.round, Seconds: overloadSeconds, overloadRules: m.rules}
+	var got []window
 	for _, w := range m.done {
-		if w.Mode == mode && w.Quota == quota && w.Rate == rate {
-			all = append(all, w)
+		if len(got) < n && w.Round == want.Round && compareLoads(w, want) == 0 {
+			got = append(got, w)
 		}
 	}
-	return all
-}
-
-// windows returns n windows, each on a fresh deployment. It drives those that the file lacks.
-func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
-	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Seconds: overloadSeconds, overloadRules: m.rules}
-	got := m.at(mode, quota, want.Rate)
-	got = got[:min(n, len(got))]
 	for len(got) < n {
 		w, err := m.drive(ctx, want)
 		if err != nil {
@@ -138,6 +135,11 @@ func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64
 	if err != nil {
 		return 0, nil, err
 	}
+	return m.search(ctx, mode, quota, rate)
+}
+
+// search is capacity from a first rate.
+func (m *overloadMeter) search(ctx context.Context, mode string, quota, rate float64) (capacity float64, at []window, err error) {
 	for low, high, lowSuccess, highSuccess := 0.0, 0.0, 0.0, 0.0; ; {
 		all, err := m.windows(ctx, mode, quota, rate, m.rules.Repeats)
 		if err != nil {
@@ -239,11 +241,16 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		{"control", overload.Off, "the capacity without control", ">= 0.95", overloadQuota},
 		{"quota", overload.Graceful, fmt.Sprintf("the capacity with %g times the quota", overloadMore), "<= 0.91", overloadMore * overloadQuota},
 	} {
-		other, _, err := m.capacity(ctx, against.mode, against.quota)
+		ours, err := m.again(ctx, against.name, capacity)
 		if err != nil {
 			return rows, err
 		}
-		rows = append(rows, newRow(m.name(against.name), "calls/s", against.what, against.aim, capacity, other, capacity/other, nil, 1))
+		other, _, err := m.capacity(ctx, against.mode, against.quota)
+		m.round = ""
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, newRow(m.name(against.name), "calls/s", against.what, against.aim, ours, other, ours/other, nil, 1))
 	}
 	return rows, nil
 }
@@ -251,24 +258,42 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 // countBelow and countAbove count the fresh deployments that succeed
 // below and above the capacity.
 func countBelow(ctx context.Context, m *overloadMeter) ([]Row, error) {
-	return m.count(ctx, "below", overloadBelow, overloadCarried, ">= 0.96")
+	return m.count(ctx, "below", overloadBelow, m.rules.Rounds, overloadCarried, ">= 0.96")
 }
 
 func countAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
-	return m.count(ctx, "above", 1.25, 0.95, "<= 0")
+	return m.count(ctx, "above", 1.25, 1, 0.95, "<= 0")
 }
 
-// fresh returns overloadFresh windows at a multiple of the capacity.
-func (m *overloadMeter) fresh(ctx context.Context, load float64) ([]window, error) {
-	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
-	if err != nil {
-		return nil, err
+// again begins a round of windows and measures the capacity in it, from a capacity that is known. The speed
+// of a host changes within minutes, so what is compared must be measured side by side.
+func (m *overloadMeter) again(ctx context.Context, round string, known float64) (float64, error) {
+	if m.rules.Rounds == 0 {
+		return known, nil
 	}
-	return m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh)
+	m.round = round
+	capacity, _, err := m.search(ctx, overload.Graceful, overloadQuota, math.Round(known))
+	return capacity, err
 }
 
-func (m *overloadMeter) count(ctx context.Context, name string, load, success float64, aim string) ([]Row, error) {
-	all, err := m.fresh(ctx, load)
+// fresh returns overloadFresh windows at a multiple of the capacity, in rounds.
+func (m *overloadMeter) fresh(ctx context.Context, name string, load float64, rounds int) (all []window, err error) {
+	defer func() { m.round = "" }()
+	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
+	rounds = max(rounds, 1)
+	for i := 1; err == nil && i <= rounds; i++ {
+		if capacity, err = m.again(ctx, fmt.Sprintf("%s-%d", name, i), capacity); err != nil {
+			break
+		}
+		var some []window
+		some, err = m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh/rounds)
+		all = append(all, some...)
+	}
+	return all, err
+}
+
+func (m *overloadMeter) count(ctx context.Context, name string, load float64, rounds int, success float64, aim string) ([]Row, error) {
+	all, err := m.fresh(ctx, name, load, rounds)
 	if err != nil {
 		return nil, err
 	}

@@ -72,8 +72,12 @@ func recordedMeter(flavor string, all []window) *overloadMeter {
 // origin returns a sentence about the windows' number, days, commits and hosts.
 func (m *overloadMeter) origin() string {
 	list := func(text func(window) string) string { return strings.Join(distinct(m.done, text), " and ") }
-	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search, host slower by at most %g%s, %s, by commit %s, on %s.",
-		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, m.rules.Slowdown, keptAwake(m.rules.Awake), list(func(w window) string { return w.Date }),
+	rounds := ""
+	if m.rules.Rounds > 0 {
+		rounds = fmt.Sprintf(", the capacity measured again beside each comparison and in %d rounds of deployments below it", m.rules.Rounds)
+	}
+	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search%s, host slower by at most %g%s, %s, by commit %s, on %s.",
+		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, rounds, m.rules.Slowdown, keptAwake(m.rules.Awake), list(func(w window) string { return w.Date }),
 		list(func(w window) string { return "`" + w.Commit + "`" }), list(func(w window) string { return w.Host }))
 }
 
@@ -81,7 +85,7 @@ func (m *overloadMeter) origin() string {
 // how many the host was slower. Homestead shows it, because it is not the bottleneck and no refused
 // call reaches it.
 func (m *overloadMeter) slowed() (string, error) {
-	all, err := m.fresh(context.Background(), overloadBelow)
+	all, err := m.fresh(context.Background(), "below", overloadBelow, m.rules.Rounds)
 	if errors.Is(err, errNotDriven) {
 		return "", nil
 	}
@@ -124,7 +128,7 @@ func (m *overloadMeter) properties() (lines [][]string, err error) {
 func (m *overloadMeter) rates() (lines [][]string) {
 	sorted := slices.SortedFunc(slices.Values(m.done), compareLoads)
 	for _, w := range slices.CompactFunc(sorted, func(a, b window) bool { return compareLoads(a, b) == 0 }) {
-		of := m.at(w.Mode, w.Quota, w.Rate)
+		of := slices.DeleteFunc(slices.Clone(m.done), func(other window) bool { return compareLoads(other, w) != 0 })
 		success := values(of, func(w window) float64 { return w.Success })
 		growth := values(of, func(w window) float64 { return w.Growth * w.Rate })
 		mean, _ := sumUp(of)

@@ -23,11 +23,12 @@ import (
 type window struct {
 	source
 	overloadRules
-	Build  string  `json:"build"`  // hash of the program
-	Flavor string  `json:"flavor"` // of Bono, Sprout and Homestead
-	Quota  float64 `json:"quota"`  // of each component, relative to the flavor's quota
-	Mode   string  `json:"mode"`   // value of --overload
-	Rate   float64 `json:"rate"`   // calls/s
+	Build  string  `json:"build"`           // hash of the program
+	Flavor string  `json:"flavor"`          // of Bono, Sprout and Homestead
+	Quota  float64 `json:"quota"`           // of each component, relative to the flavor's quota
+	Mode   string  `json:"mode"`            // value of --overload
+	Rate   float64 `json:"rate"`            // calls/s
+	Round  string  `json:"round,omitempty"` // windows of a round are compared with its capacity
 
 	Speed float64 `json:"speed"` // of the slowest CPU during the window, as a share of its best; 0: not known
 

@@ -60,6 +60,32 @@ func TestOverloadRows(t *testing.T) {
 	}
 }
 
+// TestRoundsFollowTheHost makes the function slower once its capacity is known, as a busier neighbour does. Rounds
+// measure the capacity again; without them no deployment succeeds.
+func TestRoundsFollowTheHost(t *testing.T) {
+	for rounds, want := range map[int]float64{0: 0, 5: overloadFresh} {
+		driven, speed := 0, 1.0
+		m := meterOf(filepath.Join(t.TempDir(), "windows"), 900, &driven)
+		m.rules.Rounds = rounds
+		drive := m.drive
+		m.drive = func(ctx context.Context, w window) (window, error) {
+			rate := w.Rate
+			w.Rate /= speed
+			w, err := drive(ctx, w)
+			w.Rate, w.Goodput = rate, w.Goodput*speed
+			return w, err
+		}
+		if _, _, err := m.capacity(t.Context(), overload.Graceful, overloadQuota); err != nil {
+			t.Fatal(err)
+		}
+		speed = 0.88
+		rows, err := countBelow(t.Context(), m)
+		if err != nil || *rows[0].Ours != want {
+			t.Errorf("%d rounds: %v, %v; want %g deployments", rounds, rows, err, want)
+		}
+	}
+}
+
 func TestInFlightGrowth(t *testing.T) {
 	var rising, level []int64
 	for i := range 100 {
