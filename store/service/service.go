@@ -147,14 +147,14 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if route.Operation == nil {
-		s.checked(w, r, route)
+		s.counted(w, r, route, s.checks, refusal{http.StatusServiceUnavailable, "1", "checks"})
 		return
 	}
 	if operation := route.Operation(r); operation != "" {
 		s.measured(w, r, route, operation)
 		return
 	}
-	s.watched(w, r, route)
+	s.counted(w, r, route, s.watches, refusal{http.StatusTooManyRequests, "10", "watches"})
 }
 
 // deny counts and logs a request that is refused access.
@@ -182,26 +182,15 @@ func (s *Service) checkOrigin(r *http.Request) (status int, why string) {
 // their own: /health must answer when a store has too many requests, and whoever has no token can ask only for these.
 const mostChecks = 64
 
-// checked serves a check within the limit.
-func (s *Service) checked(w http.ResponseWriter, r *http.Request, route *Route) {
+// counted serves a request that only its number limits. A refused one does not count towards the threshold: another
+// store would not help for long against watches, which stay, and checks are no load.
+func (s *Service) counted(w http.ResponseWriter, r *http.Request, route *Route, limit *budget, full refusal) {
 	from := clientOf(r)
-	if !s.checks.take(from, 1) {
-		s.full(w, http.StatusServiceUnavailable, "1", "checks")
+	if !limit.take(from, 1) {
+		s.full(w, full)
 		return
 	}
-	defer s.checks.free(from, 1)
-	route.Handler.ServeHTTP(w, r)
-}
-
-// watched serves a watch within the limit. A refused watch does not count towards the threshold,
-// because watches stay, so another store would not help for long.
-func (s *Service) watched(w http.ResponseWriter, r *http.Request, route *Route) {
-	from := clientOf(r)
-	if !s.watches.take(from, 1) {
-		s.full(w, http.StatusTooManyRequests, "10", "watches")
-		return
-	}
-	defer s.watches.free(from, 1)
+	defer limit.free(from, 1)
 	route.Handler.ServeHTTP(w, r)
 }
 
@@ -278,15 +267,21 @@ func (s *Service) tooLarge(w http.ResponseWriter, status int, title string) {
 // towards the threshold.
 func (s *Service) overload(w http.ResponseWriter, operation, cause string) {
 	s.watch.Refuse(operation, cause)
-	s.full(w, http.StatusServiceUnavailable, "1", cause)
+	s.full(w, refusal{http.StatusServiceUnavailable, "1", cause})
 }
 
-// full refuses a request that would exceed a limit. cause is the end of the option's name, if the limit has an
-// option. retry is in seconds.
-func (s *Service) full(w http.ResponseWriter, status int, retry, cause string) {
-	s.refused.WithLabelValues(cause).Inc()
-	w.Header().Set("Retry-After", retry)
-	refuse(w, status, "too many "+cause+" at the same time")
+// A refusal is the answer to a request that would exceed a limit.
+type refusal struct {
+	status int
+	retry  string // seconds
+	cause  string // the end of the option's name, if the limit has an option
+}
+
+// full refuses a request that would exceed a limit.
+func (s *Service) full(w http.ResponseWriter, why refusal) {
+	s.refused.WithLabelValues(why.cause).Inc()
+	w.Header().Set("Retry-After", why.retry)
+	refuse(w, why.status, "too many "+why.cause+" at the same time")
 }
 
 func refuse(w http.ResponseWriter, status int, title string) {
