@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"vitrine/reference/ims/overload"
 	"vitrine/testbed/quiet"
@@ -97,16 +98,22 @@ func (m *overloadMeter) take(w window) {
 	}
 }
 
+// at returns the windows so far with the load of w, of all rounds.
+func (m *overloadMeter) at(w window) (all []window) {
+	for _, other := range m.done {
+		if compareLoads(other, w) == 0 {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
 // windows returns n windows of this round, each on a fresh deployment. It drives those that the file
 // lacks.
 func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
 	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Round: m.round, Seconds: overloadSeconds, overloadRules: m.rules}
-	var got []window
-	for _, w := range m.done {
-		if len(got) < n && w.Round == want.Round && compareLoads(w, want) == 0 {
-			got = append(got, w)
-		}
-	}
+	got := slices.DeleteFunc(m.at(want), func(w window) bool { return w.Round != want.Round })
+	got = got[:min(n, len(got))]
 	for len(got) < n {
 		w, err := m.drive(ctx, want)
 		if err != nil {
@@ -225,6 +232,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 	if err != nil {
 		return nil, err
 	}
+	defer func() { m.round = "" }()
 	var used []float64
 	for _, w := range at {
 		highest := 0.0
@@ -246,7 +254,6 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 			return rows, err
 		}
 		other, _, err := m.capacity(ctx, against.mode, against.quota)
-		m.round = ""
 		if err != nil {
 			return rows, err
 		}
@@ -278,18 +285,23 @@ func (m *overloadMeter) again(ctx context.Context, round string, known float64) 
 
 // fresh returns overloadFresh windows at a multiple of the capacity, in rounds.
 func (m *overloadMeter) fresh(ctx context.Context, name string, load float64, rounds int) (all []window, err error) {
-	defer func() { m.round = "" }()
 	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { m.round = "" }()
 	rounds = max(rounds, 1)
-	for i := 1; err == nil && i <= rounds; i++ {
-		if capacity, err = m.again(ctx, fmt.Sprintf("%s-%d", name, i), capacity); err != nil {
-			break
+	for i := range rounds {
+		if capacity, err = m.again(ctx, fmt.Sprintf("%s-%d", name, i+1), capacity); err != nil {
+			return nil, err
 		}
-		var some []window
-		some, err = m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh/rounds)
+		some, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh/rounds)
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, some...)
 	}
-	return all, err
+	return all, nil
 }
 
 func (m *overloadMeter) count(ctx context.Context, name string, load float64, rounds int, success float64, aim string) ([]Row, error) {

@@ -128,7 +128,7 @@ func (m *overloadMeter) properties() (lines [][]string, err error) {
 func (m *overloadMeter) rates() (lines [][]string) {
 	sorted := slices.SortedFunc(slices.Values(m.done), compareLoads)
 	for _, w := range slices.CompactFunc(sorted, func(a, b window) bool { return compareLoads(a, b) == 0 }) {
-		of := slices.DeleteFunc(slices.Clone(m.done), func(other window) bool { return compareLoads(other, w) != 0 })
+		of := m.at(w)
 		success := values(of, func(w window) float64 { return w.Success })
 		growth := values(of, func(w window) float64 { return w.Growth * w.Rate })
 		mean, _ := sumUp(of)
