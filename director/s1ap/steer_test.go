@@ -345,14 +345,19 @@ func TestReloadReachesConnectedEnodebs(t *testing.T) {
 	}
 }
 
+// gateOfOne and quotaOfOne admit one UE, and no other for a quarter of an hour.
+func gateOfOne(_ *Config, p *Policy) {
+	p.options[0].Gate = overload.New(overload.Config{Target: time.Second, Initial: 0.001, Min: 0.001, Max: 0.001, Burst: 1}, 0)
+}
+
+func quotaOfOne(_ *Config, p *Policy) {
+	p.Quota = overload.NewQuota(overload.QuotaConfig{Rate: 0.001, Burst: 1, Sources: 8})
+}
+
 func TestRefusedUEMayTryAgain(t *testing.T) {
 	for name, change := range map[string]func(*Config, *Policy){
-		"gate": func(_ *Config, p *Policy) {
-			p.options[0].Gate = overload.New(overload.Config{Target: time.Second, Initial: 0.001, Min: 0.001, Max: 0.001, Burst: 1}, 0)
-		},
-		"quota": func(_ *Config, p *Policy) {
-			p.Quota = overload.NewQuota(overload.QuotaConfig{Rate: 0.001, Burst: 1, Sources: 8})
-		},
+		"gate":        gateOfOne,
+		"quota":       quotaOfOne,
 		"connections": func(c *Config, _ *Policy) { c.PerENodeB = 1 },
 		"in total":    func(c *Config, _ *Policy) { c.UEs = 1 },
 	} {

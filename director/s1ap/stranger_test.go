@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"vitrine/director/meter"
-	"vitrine/director/overload"
 	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
@@ -105,14 +104,7 @@ func TestLongMessagePasses(t *testing.T) {
 // TestUrgentUEsAreNotRefused takes the only token of a gate and of a quota. Emergency calls and UEs of high
 // priority must pass, and others not.
 func TestUrgentUEsAreNotRefused(t *testing.T) {
-	for name, change := range map[string]func(*Config, *Policy){
-		"gate": func(_ *Config, p *Policy) {
-			p.options[0].Gate = overload.New(overload.Config{Target: time.Second, Initial: 0.001, Min: 0.001, Max: 0.001, Burst: 1}, 0)
-		},
-		"quota": func(_ *Config, p *Policy) {
-			p.Quota = overload.NewQuota(overload.QuotaConfig{Rate: 0.001, Burst: 1, Sources: 8})
-		},
-	} {
+	for name, change := range map[string]func(*Config, *Policy){"gate": gateOfOne, "quota": quotaOfOne} {
 		a := newInstance(t, attachType, 1)
 		s := newSite(t, false, []*instance{a}, change)
 		e := s.enodeb(5)
