@@ -29,7 +29,7 @@ func trialAt(sizing string, repeat int, rate, success, bono, sprout float64) vit
 
 func TestCapacityReadings(t *testing.T) {
 	capacity := vitrine.Capacity{Threshold: 0.9, Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone, Deployments: 7, SD: 5, Single: 80}
-	d := &result.Data{Dir: t.TempDir(), Summary: &result.Summary{Sizings: []result.Sizing{
+	d := &result.Data{Dir: t.TempDir(), Summary: &result.Summary{Interleaved: true, Sizings: []result.Sizing{
 		{Name: "bn1s", Substrate: "process", Capacities: []vitrine.Capacity{{Threshold: 0.9, Rate: 1, Low: 1, High: 1}}},
 		{Name: "bn1s", Substrate: "process", Again: true, Trials: 17, Capacities: []vitrine.Capacity{capacity}},
 		{Name: "bn2s", Substrate: "process", Capacities: []vitrine.Capacity{capacity}},
@@ -72,7 +72,7 @@ func TestCapacityReadings(t *testing.T) {
 		"bn1s cpu.bono": 0.4, "bn1s cpu.sprout": 0.8, "bn1s cpu.beside.bono": 0.8, "bn1s cpu.beside.sprout": 0.4,
 		"bn1s percall.bono": 4, "bn1s percall.sprout": 8, "bn1s percall.all": 12,
 		"bn1s percall.sprout@50/s": 6, "bn1s percall.all@50/s": 10, "bn1s percall.all@150/s": 12,
-		"bn1s latency.p50@50/s": 5, "bn1s latency.p99@50/s": 25, "bn1s latency.p50@150/s": 15,
+		"bn1s goodput.peak": 95, "bn1s latency.p50@50/s": 5, "bn1s latency.p99@50/s": 25, "bn1s latency.p50@150/s": 15,
 		"bn1s goodput@50/s": 50, "bn1s goodput@100/s": 95, "bn1s least goodput@150/s": 30,
 		"bn1s answered@50/s": 6, "bn1s answered@150/s": 12, "bn1m/pinning=on goodput@900/s": 900,
 		"bn1s success@1.25": 0.575, // half-way from 0.95 at 100 to 0.2 at 150
@@ -85,7 +85,14 @@ func TestCapacityReadings(t *testing.T) {
 	if x := r.of["bn2s goodput@2x"]; x.Repeats != 5 {
 		t.Errorf("goodput of %d deployments, want only the five that were driven at twice the capacity", x.Repeats)
 	}
-	if x := r.of["bn1s goodput@50/s"]; x.Repeats != 5 {
+	if x := r.of["bn2s goodput@2x"]; x.Turns != nil {
+		t.Errorf("turns %v, although one of the six deployments has no value", x.Turns)
+	}
+	r.putEach(sized{where: "gap", repeats: map[int][]vitrine.Outcome{1: nil, 3: nil}}, map[string][]float64{"goodput": {1, 3}})
+	if x := r.of["gap goodput"]; x.Turns != nil {
+		t.Errorf("turns %v, although the second one has no valid trial", x.Turns)
+	}
+	if x := r.of["bn1s goodput@50/s"]; x.Repeats != 5 || len(x.Turns) != 5 {
 		t.Errorf("goodput of %d deployments, want five: two trials of one deployment count once", x.Repeats)
 	}
 	for _, name := range []string{"bn1s goodput@2x", "bn2s latency.p50@300/s", "bn1m/pinning=on success@1.25"} {

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"vitrine/internal/hosttest"
 	"vitrine/measure/delay"
 	"vitrine/result"
 )
@@ -167,19 +168,7 @@ func TestGoldenPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "page.md")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the page is not %s: review go test ./papers -update\n%s", golden, got)
-	}
+	hosttest.Golden(t, *update, "testdata/page.md", []byte(got))
 	if again, err := Fill("page.md", got, from); err != nil || again != got {
 		t.Errorf("filled twice, the page changes: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"vitrine"
+	"vitrine/measure/delay"
 )
 
 // A Ratio is one quantity over another with its 95% interval. Mean is NaN where a
@@ -34,11 +35,15 @@ func (r Ratio) String() string {
 	return fmt.Sprintf("%s [%s, %s]", short(r.Mean), short(r.Low), high)
 }
 
-// ratio returns more / less. Its interval uses MOVER on logarithms (Zou and
-// Donner 2008): the squared distances of the bounds from the means are added. If
-// a quantity is only bounded, the interval is what the bounds allow. ok is false
-// if a quantity is not positive.
+// ratio returns more / less. If both were measured in the same turns, it is the
+// mean of the turns' ratios. Otherwise its interval uses MOVER on logarithms (Zou
+// and Donner 2008): the squared distances of the bounds from the means are added.
+// If a quantity is only bounded, the interval is what the bounds allow. ok is
+// false if a quantity is not positive.
 func ratio(less, more Reading) (r Ratio, ok bool) {
+	if r, ok := inTurns(less.Turns, more.Turns); ok {
+		return r, true
+	}
 	lessLow, lessHigh := less.bounds()
 	moreLow, moreHigh := more.bounds()
 	if less.Bound != "" || more.Bound != "" {
@@ -51,6 +56,25 @@ func ratio(less, more Reading) (r Ratio, ok bool) {
 	down := math.Hypot(math.Log(more.Mean/max(moreLow, 0)), math.Log(lessHigh/less.Mean))
 	up := math.Hypot(math.Log(moreHigh/more.Mean), math.Log(less.Mean/max(lessLow, 0)))
 	return Ratio{math.Exp(mean), math.Exp(mean - down), math.Exp(mean + up)}, true
+}
+
+// inTurns returns the geometric mean of more / less over the turns, with Student's interval of the
+// logarithms. A turn's two values were measured one soon after the other, so their ratio has little
+// of the drift of the host. ok is false if the quantities were not measured in the same turns, or if
+// one is not positive.
+func inTurns(less, more []float64) (r Ratio, ok bool) {
+	if len(less) < 2 || len(less) != len(more) {
+		return r, false
+	}
+	logs := make([]float64, len(less))
+	for i := range less {
+		if less[i] <= 0 || more[i] <= 0 {
+			return r, false
+		}
+		logs[i] = math.Log(more[i] / less[i])
+	}
+	i := delay.OfRepeats(logs)
+	return Ratio{math.Exp(i.Mean), math.Exp(i.Low), math.Exp(i.High)}, true
 }
 
 // difference returns more - less with MOVER's interval.

@@ -17,9 +17,10 @@ import (
 // A Reading is one measured quantity.
 type Reading struct {
 	delay.Interval
-	Lost  float64 `json:"lost_percent,omitempty"` // of its packets
-	Mark  string  `json:"mark,omitempty"`         // why it is not comparable
-	Bound string  `json:"bound,omitempty"`        // vitrine.CensoredBelow, ...: the quantity is only bounded
+	Lost  float64   `json:"lost_percent,omitempty"` // of its packets
+	Mark  string    `json:"mark,omitempty"`         // why it is not comparable
+	Bound string    `json:"bound,omitempty"`        // vitrine.CensoredBelow, ...: the quantity is only bounded
+	Turns []float64 `json:"turns,omitempty"`        // the value in each turn; nil: the sizings were not measured in turns, or a turn has no value
 
 	given bool // a number of the claim, which has no interval
 }
@@ -88,6 +89,7 @@ type Readings struct {
 	missing map[string]string   // "docker/sriov" -> why nothing was measured
 	beside  map[string]Readings // other runs of the paper, by the last part of their names
 	machine string              // the kind of machine
+	turns   bool                // the sizings were measured in turns
 	Notes   []string            // remarks that a table must show
 }
 
@@ -157,7 +159,9 @@ func (r Readings) read(name string) (x Reading, missing string) {
 		case from.machine != r.machine: // absolute figures of different machines are not compared
 			return x, "recorded on another machine (" + from.machine + "): run and record it on this one too"
 		}
-		return from.read(rest)
+		x, missing = from.read(rest)
+		x.Turns = nil // the turns of another run were at another time
+		return x, missing
 	}
 	x, ok := r.of[name]
 	if ok {

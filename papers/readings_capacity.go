@@ -38,6 +38,7 @@ func (r *Readings) capacities(d *result.Data) error {
 	if d.Summary == nil {
 		return &vitrine.BadInput{File: d.Dir, Found: "a run that has not ended", Want: "continue it with vitrine reproduce --resume"}
 	}
+	r.turns = d.Summary.Interleaved
 	for i, z := range d.Summary.Sizings {
 		again := slices.ContainsFunc(d.Summary.Sizings[i+1:], func(later result.Sizing) bool { return later.Label() == z.Label() })
 		if again || len(z.Capacities) == 0 {
@@ -135,7 +136,7 @@ func (r *Readings) use(x sized) {
 			values[name] = append(values[name], value)
 		}
 	}
-	r.putEach(x.where, values)
+	r.putEach(x, values)
 }
 
 // carried reports whether the sizing carried the trial's rate. A short trial above the capacity may answer all of
@@ -248,10 +249,17 @@ func addMeans(values, own map[string][]float64) {
 }
 
 // rates reads the quantities at each rate that was offered, as means over deployments. Of the
-// goodput, it also reads the least and the most.
+// goodput, it also reads the least, the most, and the peak: a deployment's highest at any rate.
 func (r *Readings) rates(x sized) {
 	values := x.atRates()
-	r.putEach(x.where, values)
+	for _, trials := range x.each() {
+		peak := 0.0
+		for _, o := range trials {
+			peak = max(peak, goodputOf(o))
+		}
+		values["goodput.peak"] = append(values["goodput.peak"], peak)
+	}
+	r.putEach(x, values)
 	for name, list := range values {
 		if strings.HasPrefix(name, "goodput@") {
 			r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
@@ -270,7 +278,7 @@ func (r *Readings) past(x sized) {
 		}
 		values = append(values, valueAt(trials, past*x.capacity.Rate, vitrine.Outcome.SuccessRatio))
 	}
-	r.putEach(x.where, map[string][]float64{fmt.Sprintf("success@%g", past): values})
+	r.putEach(x, map[string][]float64{fmt.Sprintf("success@%g", past): values})
 }
 
 // doubled reads the goodput at twice the capacity: the mean over the deployments that
@@ -283,7 +291,7 @@ func (r *Readings) doubled(x sized) {
 			values = append(values, valueAt(trials, rate, goodputOf))
 		}
 	}
-	r.putEach(x.where, map[string][]float64{fmt.Sprintf("goodput@%gx", double): values})
+	r.putEach(x, map[string][]float64{fmt.Sprintf("goodput@%gx", double): values})
 }
 
 // goodputOf returns the calls a second that succeeded.
@@ -303,8 +311,14 @@ func valueAt(trials []vitrine.Outcome, rate float64, value func(vitrine.Outcome)
 }
 
 // putEach records the mean of each reading over the deployments. None of them can be
-// negative, and no success ratio can be above 1, so their intervals end there.
-func (r *Readings) putEach(where string, values map[string][]float64) {
+// negative, and no success ratio can be above 1, so their intervals end there. The values are in
+// the order of the deployments. In a run in turns, a deployment is a turn. If a turn has no valid
+// trial, the values of two sizings may be of different turns.
+func (r *Readings) putEach(x sized, values map[string][]float64) {
+	last := 0
+	for repeat := range x.repeats {
+		last = max(last, repeat)
+	}
 	for name, list := range values {
 		i := delay.OfRepeats(list)
 		if i.Repeats == 0 {
@@ -314,7 +328,11 @@ func (r *Readings) putEach(where string, values map[string][]float64) {
 		if strings.HasPrefix(name, "success@") {
 			i.High = min(i.High, 1)
 		}
-		r.of[where+" "+name] = Reading{Interval: i}
+		reading := Reading{Interval: i}
+		if r.turns && len(list) == last {
+			reading.Turns = list
+		}
+		r.of[x.where+" "+name] = reading
 	}
 }
 
@@ -346,7 +364,7 @@ func (r *Readings) swings(x sized, d *result.Data) error {
 		}
 		addMeans(values, own)
 	}
-	r.putEach(x.where, values)
+	r.putEach(x, values)
 	return nil
 }
 

@@ -134,7 +134,12 @@ func named(base string) ([]string, error) {
 // rounded returns the reading with five digits, so that verdicts rest on
 // committed values.
 func (x Reading) rounded() Reading {
-	for _, v := range []*float64{&x.Mean, &x.Low, &x.High, &x.Lost} {
+	values := []*float64{&x.Mean, &x.Low, &x.High, &x.Lost}
+	x.Turns = slices.Clone(x.Turns)
+	for i := range x.Turns {
+		values = append(values, &x.Turns[i])
+	}
+	for _, v := range values {
 		*v, _ = strconv.ParseFloat(strconv.FormatFloat(*v, 'g', 5, 64), 64)
 	}
 	return x

@@ -126,14 +126,16 @@ func displayed(on string) string {
 // legend explains what the table has.
 func (e Exhibit) legend(r Readings) string {
 	rows := e.Table.rows(r)
-	var paper, bounds, at, cpu bool
+	var paper, bounds, at, cpu, peak, turns bool
 	for _, i := range e.Table.columns(r, rows) {
 		column := e.Table.Columns[i]
 		at = at || strings.Contains(column, "@")
+		peak = peak || column == "goodput.peak"
 		cpu = cpu || strings.HasPrefix(column, "cpu.") && !strings.Contains(column, "@")
 		for _, row := range rows {
 			paper = paper || i < len(row.Paper) && row.Paper[i] != nil
 			bounds = bounds || r.of[row.On+" "+column].Bound != ""
+			turns = turns || r.of[row.On+" "+column].Turns != nil
 		}
 	}
 	text, figure := "In brackets: the 95% interval", "the paper's figure, whose vCPU is a whole core"
@@ -159,6 +161,12 @@ func (e Exhibit) legend(r Readings) string {
 		text += ". @3: of three forwarders"
 	case !e.Measured() && cpu:
 		text += ". CPU is used / given at capacity"
+	}
+	if peak {
+		text += ". goodput.peak: the mean of each deployment's highest goodput at any rate"
+	}
+	if turns {
+		text += ". The rows were measured in turns, and a statement about two rows is judged by the ratios within turns"
 	}
 	return text + "."
 }

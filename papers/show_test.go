@@ -12,6 +12,8 @@ func TestLegendExplainsWhatTheTableHas(t *testing.T) {
 	below := reading(80, 80, 80)
 	below.Bound = vitrine.CensoredBelow
 	one := reading(2, 1, 3)
+	turns := reading(2, 1, 3)
+	turns.Turns = []float64{1, 3}
 	for _, tt := range []struct {
 		exhibit, name string
 		x             Reading
@@ -25,6 +27,11 @@ func TestLegendExplainsWhatTheTableHas(t *testing.T) {
 		{"contain-ed/store-none", "bn1s-sp1m-hs1s capacity@0.9", below, "In brackets: the 95% interval. In parentheses: where a capacity lies that is only bounded."},
 		{"contain-ed/store-none", "bn1s-sp1m-hs1s cpu.sprout", one, "In brackets: the 95% interval. CPU is used / given at capacity."},
 		{"contain-ed/flow-control", "ad1o-bn1e-sp1r-hs1d percall.bono@400/s", one, "In brackets: the 95% interval."},
+		{
+			"contain-ed/figure-5", "bn1e-sp1r-hs1d/impairment=ideal goodput.peak", turns,
+			"In brackets: the 95% interval. goodput.peak: the mean of each deployment's highest goodput at any rate. " +
+				"The rows were measured in turns, and a statement about two rows is judged by the ratios within turns.",
+		},
 		{
 			"nfv-vital/figure-2", "bn1m-sp1m-hs1m cpu.swing.sprout@over", one,
 			"In brackets: the 95% interval. In parentheses: the paper's figure, whose vCPU is a whole core.",

@@ -18,6 +18,10 @@ func testReadings() Readings {
 	few.Repeats, single.Interval, lost.Lost, marked.Mark = 4, withoutInterval(20), 0.11, "emulated (tcg)"
 	above, below := reading(40, 40, 40), reading(5, 0, 5)
 	above.Bound, below.Bound = vitrine.CensoredAbove, vitrine.CensoredBelow
+	turns, faster := reading(20, 10, 30), reading(22, 11, 33) // the host slowed down to a third
+	turns.Turns, faster.Turns = []float64{30, 25, 20, 15, 10}, []float64{33, 27.5, 22, 16.51, 11}
+	other := reading(40, 39, 41)
+	other.Turns = []float64{60, 50, 40, 30, 20}
 	return Readings{
 		of: map[string]Reading{
 			"a x": reading(10, 9.5, 10.5), "b x": reading(20, 19, 21), "c x": reading(10.2, 9.7, 10.7), "wide x": reading(20, 5, 40),
@@ -26,10 +30,10 @@ func testReadings() Readings {
 			"p y@64": reading(1, 0.9, 1.1), "q y@64": reading(2, 1.9, 2.1), "p y@128": reading(1, 0.9, 1.1), "q y@128": reading(1.05, 0.95, 1.15),
 			"s1 cap": reading(10, 9, 11), "s2 cap": reading(20, 19, 21), "s3 cap": reading(30, 29, 31), "s4 cap": few,
 			"p z@64": reading(1, 0.9, 1.1), "q z@64": reading(2, 1.9, 2.1), "p z@128": reading(1, 0.9, 1.1), "q z@128": above,
-			"use y": reading(0.8, 0.78, 0.82),
+			"use y": reading(0.8, 0.78, 0.82), "turns x": turns, "faster x": faster,
 		},
 		missing: map[string]string{"d": "no such device"},
-		beside:  map[string]Readings{"other": {of: map[string]Reading{"b x": reading(40, 39, 41)}}},
+		beside:  map[string]Readings{"other": {of: map[string]Reading{"b x": other}}},
 	}
 }
 
@@ -47,7 +51,11 @@ func TestJudge(t *testing.T) {
 		{Claim{Less: "zero x", More: "five x"}, Holds, "", ""}, // by the difference
 		{Claim{Less: "five x", More: "zero x"}, Contrary, "", ""},
 		{Claim{Less: "15", More: "b x"}, Holds, "", ""},
-		{Claim{Less: "a x", More: "above x"}, Holds, "", "(above)"}, // bounded, and that is enough
+		{Claim{Less: "turns x", More: "faster x"}, Holds, "", ""}, // a tenth more in every turn
+		{Claim{Less: "turns x", More: "faster x", Within: 1.11}, Holds, "", ""},
+		{Claim{Less: "turns x", More: "b x"}, Tied, "", ""},                      // not measured in turns
+		{Claim{Less: "turns x", More: "other: b x", Within: 2.01}, Tied, "", ""}, // in the turns of another run
+		{Claim{Less: "a x", More: "above x"}, Holds, "", "(above)"},              // bounded, and that is enough
 		{Claim{Less: "above x", More: "a x"}, Contrary, "", ""},
 		{Claim{Less: "below x", More: "a x"}, Holds, "", ""},
 		{Claim{Less: "below x", More: "five x"}, Tied, "", ""},

@@ -21,7 +21,8 @@ type Summary struct {
 	Optimal        *Optimal  `json:"optimal"`            // of the sizings whose search ended; null: none found
 	InvalidTrials  int       `json:"invalid_trials"`
 	StoppedBecause string    `json:"stopped_because"`
-	Partial        bool      `json:"partial,omitempty"` // the search had not ended: optimal is the best so far
+	Partial        bool      `json:"partial,omitempty"`     // the search had not ended: optimal is the best so far
+	Interleaved    bool      `json:"interleaved,omitempty"` // the sizings were measured in turns: one fresh deployment of each in each turn
 }
 
 // A Sizing is one size, measured on one substrate with one set of options.

@@ -2,14 +2,12 @@ package spec
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"vitrine"
+	"vitrine/internal/hosttest"
 )
 
 // TestBadInput checks that every file in testdata/bad is refused with exactly
@@ -32,19 +30,7 @@ func TestBadInput(t *testing.T) {
 			}
 			onlyBadInput(t, err)
 			got := strings.ReplaceAll(err.Error(), "testdata/bad/", "") + "\n"
-			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
+			hosttest.Golden(t, *update, strings.TrimSuffix(file, ".yaml")+".golden", []byte(got))
 		})
 	}
 }

@@ -34,7 +34,7 @@ type Component struct {
 	Command      Args             `yaml:"command"`                                       // Program and arguments, run without a shell. ${NAME} is replaced by a variable of the instance's environment. The program vitrine is the running binary; a relative path with a slash starts from the file's folder.
 	Environment  document.Strings `yaml:"environment"`                                   // Environment of each instance. ${NAME} is replaced by a variable that every instance gets: ADDRESS, VITRINE_DIR, VITRINE_INDEX, VITRINE_INSTANCE, VITRINE_NUMBER, VITRINE_SIZING, VITRINE_SPEC, and the addresses of other instances.
 	Ports        map[string]int   `yaml:"ports"`                                         // Port numbers, by the names that the rest of the file uses.
-	Entry        string           `yaml:"entry"`                                         // Name of the port that receives the load, on every instance; exactly one component has an entry.
+	Entry        string           `yaml:"entry"`                                         // Name of the port that receives the load, on every instance. At least one component has an entry. If several do, the load goes to the first of them that the size has.
 	Dependencies []Dependency     `yaml:"dependencies"`                                  // Components that start before it, and the variables with their addresses.
 	Cluster      *Cluster         `yaml:"cluster"`                                       // How its instances learn each other's addresses; without it, they do not.
 	Ready        *Ready           `yaml:"ready"`                                         // Check that an instance is ready; without it, an instance is ready as soon as its command runs.
@@ -181,14 +181,15 @@ const (
 
 // A Mode defines which sizes to measure (NFV-VITAL, section III.A).
 type Mode struct {
-	Name      string   `yaml:"name" jsonschema:"required,enum=custom,enum=exhaustive,enum=directed,enum=model"` // custom: the given sizes. exhaustive: all sizes within the limit. directed: start from the smallest size and grow the bottleneck. model: the sizes with the largest expected gain, by a model of component costs.
-	Sizes     []string `yaml:"sizes" jsonschema:"minItems=1"`                                                   // Mode custom: the sizes to measure, such as bn1s-sp2m-hs1l.
-	Flavors   []string `yaml:"flavors" jsonschema:"minItems=1"`                                                 // Flavors allowed for scalable components; by default all. Scaling out needs exactly one.
-	Scaling   string   `yaml:"scaling" jsonschema:"enum=up,enum=out,enum=hybrid,default=up"`                    // Mode directed: up to the next flavor, out by one more instance, or hybrid: the one of the two that brings more.
-	ScaleOn   string   `yaml:"scale_on" jsonschema:"enum=cpu,enum=memory,enum=network,default=cpu"`             // Mode directed: the resource whose use makes a component the bottleneck.
-	Objective string   `yaml:"objective" jsonschema:"enum=capacity,enum=vcpus,enum=price,default=capacity"`     // Mode model: the highest capacity within the limit, or the fewest vCPUs or the lowest price that carry the rate in reach.
-	Limit     Limit    `yaml:"limit"`                                                                           // Limit of the total resources of scalable components.
-	Reach     float64  `yaml:"reach" jsonschema:"exclusiveMinimum=0"`                                           // Mode directed: stop when a size carries this rate. Mode model: the rate that a size must carry with the objectives vcpus and price.
+	Name       string   `yaml:"name" jsonschema:"required,enum=custom,enum=exhaustive,enum=directed,enum=model"` // custom: the given sizes. exhaustive: all sizes within the limit. directed: start from the smallest size and grow the bottleneck. model: the sizes with the largest expected gain, by a model of component costs.
+	Sizes      []string `yaml:"sizes" jsonschema:"minItems=1"`                                                   // Mode custom: the sizes to measure, such as bn1s-sp2m-hs1l.
+	Interleave bool     `yaml:"interleave" jsonschema:"default=false"`                                           // Mode custom: if true, the sizes are measured in turns, under all options: each has one fresh deployment in each turn. A host whose speed changes then changes it for all of them.
+	Flavors    []string `yaml:"flavors" jsonschema:"minItems=1"`                                                 // Flavors allowed for scalable components; by default all. Scaling out needs exactly one.
+	Scaling    string   `yaml:"scaling" jsonschema:"enum=up,enum=out,enum=hybrid,default=up"`                    // Mode directed: up to the next flavor, out by one more instance, or hybrid: the one of the two that brings more.
+	ScaleOn    string   `yaml:"scale_on" jsonschema:"enum=cpu,enum=memory,enum=network,default=cpu"`             // Mode directed: the resource whose use makes a component the bottleneck.
+	Objective  string   `yaml:"objective" jsonschema:"enum=capacity,enum=vcpus,enum=price,default=capacity"`     // Mode model: the highest capacity within the limit, or the fewest vCPUs or the lowest price that carry the rate in reach.
+	Limit      Limit    `yaml:"limit"`                                                                           // Limit of the total resources of scalable components.
+	Reach      float64  `yaml:"reach" jsonschema:"exclusiveMinimum=0"`                                           // Mode directed: stop when a size carries this rate. Mode model: the rate that a size must carry with the objectives vcpus and price.
 }
 
 // UnmarshalYAML decodes the mode on top of its defaults.

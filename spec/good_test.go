@@ -206,6 +206,49 @@ func TestCheckSizing(t *testing.T) {
 	}
 }
 
+// TestSizesMayLeaveOutTheFront checks which sizes of a function with a director in front of an
+// aggregate are allowed, and where the load goes.
+func TestSizesMayLeaveOutTheFront(t *testing.T) {
+	d, err := ParseDeployment("pool.yaml", []byte(`
+vnf_name: pool
+components:
+  - {name: director, short: ad, command: [director], ports: {sip: 5060}, entry: sip, dependencies: [{component: bono}, {component: extra}]}
+  - {name: bono, short: bn, command: [bono], ports: {sip: 5060}, entry: sip, dependencies: [{component: sprout}]}
+  - {name: extra, short: ex, command: [extra]}
+  - {name: sprout, short: sp, command: [sprout]}
+  - {name: probe, short: pr, command: [probe]}
+flavors: [{name: small, vcpus: 0.1, memory: 64MiB}]
+servers: {substrate: process}
+mode: {name: custom, sizes: [ad1s-bn1s-ex1s-sp1s-pr1s, bn1s-sp1s-pr1s]}
+`), known())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"ad1s-bn1s-ex1s-sp1s-pr1s": "director",
+		"bn1s-ex1s-sp1s-pr1s":      "bono",
+		"bn1s-sp1s-pr1s":           "bono",
+		"ad1s-bn1s-sp1s-pr1s":      "leaves out ex", // the director needs it
+		"bn1s-pr1s":                "leaves out sp",
+		"bn1s-sp1s":                "leaves out pr",
+		"sp1s-pr1s":                "leaves out ad", // no entry is left
+	} {
+		s, err := vitrine.ParseSizing(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := d.CheckSizing(s); err != nil {
+			got = err.Error()
+		} else {
+			got = d.EntryOf(s).Name
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestNode(t *testing.T) {
 	d := load(t, "ims.yaml")
 	part := d.Servers.Parts["docker"]

@@ -46,7 +46,7 @@ func refine(s *jsonschema.Schema) *jsonschema.Schema {
 	s.Definitions["Limit"].MinProperties = &one
 
 	mode := s.Definitions["Mode"]
-	custom := forbidOtherFields(mode, Custom, "sizes")
+	custom := forbidOtherFields(mode, Custom, "sizes", "interleave")
 	custom.Required = []string{"sizes"}
 	exhaustive := forbidOtherFields(mode, Exhaustive, "limit", "flavors")
 	exhaustive.Required = []string{"limit"}

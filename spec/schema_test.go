@@ -75,6 +75,7 @@ func TestPublishedDefaults(t *testing.T) {
 		fmt.Sprintf("Component.allow_privilege_escalation=%v", component.AllowPrivilegeEscalation),
 		"Flavor.pin=false",
 		"Install.time_limit=" + seconds(install.TimeLimit),
+		fmt.Sprintf("Mode.interleave=%v", mode.Interleave),
 		"Mode.scaling=" + mode.Scaling, "Mode.scale_on=" + mode.ScaleOn, "Mode.objective=" + mode.Objective,
 		"Ready.timeout=" + seconds(ready.Timeout),
 		"Servers.substrate=" + s.Substrate[0], "Servers.fabric=" + s.Fabric[0],

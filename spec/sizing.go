@@ -21,7 +21,7 @@ func (d *Deployment) Component(name string) *Component {
 }
 
 // Entry returns the component that receives the load, and the port number
-// there.
+// there, of a sizing that leaves out no component.
 func (d *Deployment) Entry() (*Component, int) {
 	for i := range d.Components {
 		if c := &d.Components[i]; c.Entry != "" {
@@ -29,6 +29,36 @@ func (d *Deployment) Entry() (*Component, int) {
 		}
 	}
 	return nil, 0 // a loaded deployment always has an entry
+}
+
+// EntryOf returns the component that receives the load in a sizing, or nil if the sizing has no
+// component with an entry.
+func (d *Deployment) EntryOf(s vitrine.Sizing) *Component {
+	for i := range d.Components {
+		c := &d.Components[i]
+		if n, _ := d.Given(c, s); n > 0 && c.Entry != "" {
+			return c
+		}
+	}
+	return nil
+}
+
+// mayLeaveOut reports whether the sizing may be without the component. The load must be able to go
+// to another one, and the component must have an entry or serve only components that the sizing
+// leaves out too.
+func (d *Deployment) mayLeaveOut(c *Component, s vitrine.Sizing) bool {
+	serves := c.Entry != ""
+	for i := range d.Components {
+		other := &d.Components[i]
+		if !slices.ContainsFunc(other.Dependencies, func(on Dependency) bool { return on.Component == c.Name }) {
+			continue
+		}
+		if n, _ := d.Given(other, s); n > 0 {
+			return false
+		}
+		serves = true
+	}
+	return serves && d.EntryOf(s) != nil
 }
 
 // Flavor returns the flavor with the initial.
@@ -159,7 +189,9 @@ func (d *Deployment) resources(s vitrine.Sizing, all bool) vitrine.Resources {
 
 // CheckSizing checks that the sizing fits this deployment. It must contain
 // every scalable component once, in the order of the file, with known flavors
-// and an allowed number of instances. The error is a *vitrine.BadInput.
+// and an allowed number of instances. If several components have an entry, it may
+// leave out the first ones, and what only these depend on. The error is a
+// *vitrine.BadInput.
 func (d *Deployment) CheckSizing(s vitrine.Sizing) error {
 	if bad := d.checkSizing(s); bad != nil {
 		return bad
@@ -172,9 +204,11 @@ func (d *Deployment) checkSizing(s vitrine.Sizing) *vitrine.BadInput {
 		return &vitrine.BadInput{File: d.Path, Found: fmt.Sprintf("size %s %s", s, found), Want: want}
 	}
 	var shorts, initials []string
-	for _, c := range d.Components {
-		if c.Scalable {
+	left := map[string]bool{}
+	for i := range d.Components {
+		if c := &d.Components[i]; c.Scalable {
 			shorts = append(shorts, c.Short)
+			left[c.Short] = s.Part(c.Short) == nil && d.mayLeaveOut(c, s)
 		}
 	}
 	for _, f := range d.Flavors {
@@ -183,6 +217,9 @@ func (d *Deployment) checkSizing(s vitrine.Sizing) *vitrine.BadInput {
 	var ordered vitrine.Sizing
 	for _, short := range shorts {
 		p := s.Part(short)
+		if left[short] {
+			continue
+		}
 		if p == nil {
 			return bad("leaves out "+short, "every scalable component is in it: "+strings.Join(shorts, ", "))
 		}
@@ -203,7 +240,7 @@ func (d *Deployment) checkSizing(s vitrine.Sizing) *vitrine.BadInput {
 	}
 	for _, c := range d.Components {
 		n := d.Counts[c.Name]
-		if p := s.Part(c.Short); c.Scalable && (p.Count < n.Min || n.Max > 0 && p.Count > n.Max) {
+		if p := s.Part(c.Short); c.Scalable && p != nil && (p.Count < n.Min || n.Max > 0 && p.Count > n.Max) {
 			return bad(fmt.Sprintf("has %d of %s", p.Count, c.Name), fmt.Sprintf("instances allows %s", n))
 		}
 	}

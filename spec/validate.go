@@ -209,18 +209,22 @@ func (v *validator) flavors(d *Deployment) {
 }
 
 func (v *validator) entry(d *Deployment) {
-	first := -1
-	for i, c := range d.Components {
-		switch {
-		case c.Entry == "":
-		case first < 0:
-			first = i
-		default:
-			v.Bad(fmt.Sprintf("%s has an entry, and so has %s", c.Name, d.Components[first].Name), "the load goes to exactly one component", "components", i, "entry")
+	first, _ := d.Entry()
+	if first == nil {
+		v.Bad("no component has an entry", "name the port that the load goes to at one component: entry: PORT", "components")
+		return
+	}
+	loaded := map[string]bool{first.Name: true}
+	for _, s := range d.Sizings() {
+		if c := d.EntryOf(s); c != nil {
+			loaded[c.Name] = true
 		}
 	}
-	if first < 0 {
-		v.Bad("no component has an entry", "name the port that the load goes to at one component: entry: PORT", "components")
+	for i, c := range d.Components {
+		if c.Entry != "" && !loaded[c.Name] {
+			v.Bad(fmt.Sprintf("%s has an entry, and so has %s", c.Name, first.Name),
+				fmt.Sprintf("the load goes to one component: to the first with an entry, so some of mode.sizes must leave out %s", first.Name), "components", i, "entry")
+		}
 	}
 }
 

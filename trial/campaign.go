@@ -1,6 +1,6 @@
 // Package trial runs campaigns (NFV-VITAL, section III). A campaign deploys a function at one
-// sizing after the other, drives each sizing at the rates that a search asks for, monitors it, and
-// appends every outcome to the results.
+// sizing after the other, or at all of them in turns. It drives each sizing at the rates that a
+// search asks for, monitors it, and appends every outcome to the results.
 package trial
 
 import (
@@ -122,12 +122,10 @@ func (c *Campaign) keepsAwake() bool {
 // files then have measurements that this program cannot repeat.
 func (c *Campaign) Run(ctx context.Context) (result.Summary, error) {
 	c.began = time.Now()
-	c.summary = result.Summary{VNF: c.Deployment.VNFName, Unit: c.Workload.Unit, Thresholds: c.Workload.Thresholds, ScaleOn: c.Deployment.Mode.ScaleOn}
+	c.summary = result.Summary{VNF: c.Deployment.VNFName, Unit: c.Workload.Unit, Thresholds: c.Workload.Thresholds, ScaleOn: c.Deployment.Mode.ScaleOn, Interleaved: c.Deployment.Mode.Interleave}
 	err := c.prepare()
-	for _, choice := range c.choices {
-		if err == nil {
-			err = c.measureChoice(ctx, choice)
-		}
+	if err == nil {
+		err = c.measure(ctx)
 	}
 	if err != nil {
 		c.summary.StoppedBecause, c.summary.Partial = oneLine(err).Error(), true
@@ -174,6 +172,19 @@ func (c *Campaign) generator() ([]string, error) {
 	return c.Generator(c.Workload.Generator)
 }
 
+// measure measures every sizing under every choice of the options.
+func (c *Campaign) measure(ctx context.Context) error {
+	if c.Deployment.Mode.Interleave {
+		return c.measureInTurns(ctx)
+	}
+	for _, choice := range c.choices {
+		if err := c.measureChoice(ctx, choice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // measureChoice measures every sizing that the mode asks for, under one choice of the options.
 func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err error) {
 	at := &site{Campaign: c, choice: choice}
@@ -186,10 +197,7 @@ func (c *Campaign) measureChoice(ctx context.Context, choice spec.Choice) (err e
 			c.stopped(choice, step.Why)
 			return nil
 		}
-		c.summary.Path = append(c.summary.Path, result.Step{
-			Sizing: step.Sizing.String(), Why: step.Why, Substrate: choice.Substrate, Options: choice.Options,
-			Predicted: c.predicted(step),
-		})
+		c.addPath(choice, step)
 		measured, err := c.measureSizing(ctx, at, step)
 		if err != nil {
 			return err
@@ -230,38 +238,15 @@ func (c *Campaign) stopped(choice spec.Choice, why string) {
 // measureSizing runs the rate search of one sizing. It does not repeat recorded trials. If the
 // search does not end, the estimate from its trials is kept and marked as unfinished.
 func (c *Campaign) measureSizing(ctx context.Context, at *site, chosen size.Step) (_ vitrine.Measured, err error) {
-	sizing := chosen.Sizing
-	rates, err := c.newSeeking(chosen)
+	s, err := c.newSubject(at, chosen)
 	if err != nil {
 		return vitrine.Measured{}, err
 	}
-	at.begin(sizing)
 	defer func() { err = errors.Join(err, at.end(context.WithoutCancel(ctx))) }()
-	var history []vitrine.Outcome // includes disturbed trials
-	for {
-		step := rates.search.Next(vitrine.Undisturbed(history))
-		if step.Done {
-			c.emit(Event{Kind: RateDone, Choice: at.choice, Sizing: sizing, Why: step.Why})
-			return c.evaluate(at, rates, history, nil), nil
-		}
-		outcome, recorded, err := c.findOrRun(ctx, at, c.key(at, step, history), step)
-		if err != nil {
-			if len(history) > 0 {
-				c.evaluate(at, rates, history, err)
-			}
-			return vitrine.Measured{}, err
-		}
-		at.decideFresh(outcome.SuccessRatio() < c.Workload.Thresholds[0])
-		history = append(history, outcome)
-		c.emit(Event{Kind: TrialDone, Choice: at.choice, Sizing: sizing, Step: step, Outcome: &outcome, Recorded: recorded})
-		if recorded {
-			continue
-		}
-		if err := c.tooNoisy(outcome); err != nil {
-			c.evaluate(at, rates, history, err)
-			return vitrine.Measured{}, err
-		}
+	for err == nil && !s.next.Done {
+		err = c.tryNext(ctx, s)
 	}
+	return s.end(c, err), err
 }
 
 // key names the next trial: another attempt at an invalid one, or the next in

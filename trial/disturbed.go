@@ -79,8 +79,5 @@ func (c *Campaign) tooNoisy(last vitrine.Outcome) error {
 	if err != nil && !c.keepsAwake() && quiet.TryAwake() == nil {
 		err = fmt.Errorf("%w; neighbours may disturb a new run less with servers.keep_awake: on", err)
 	}
-	if governor := c.Results.Manifest().Host.Governor; err != nil && quiet.Slow(last.Reason) && governor != "" && governor != "performance" {
-		err = fmt.Errorf("%w; the CPU frequency governor is %s, which may lower the clock: cpupower frequency-set -g performance", err, governor)
-	}
-	return err
+	return quiet.AdviseClock(err, last.Reason, c.Results.Manifest().Host.Governor)
 }

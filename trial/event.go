@@ -13,7 +13,7 @@ type Kind string
 
 // The events of a campaign, in this order; inner ones repeat.
 const (
-	SizingChosen Kind = "sizing-chosen" // or the size search has ended
+	SizingChosen Kind = "sizing-chosen" // or a turn of the sizing begins, or the size search has ended
 	TrialBegins  Kind = "trial-begins"
 	TrialDone    Kind = "trial-done"
 	RateDone     Kind = "rate-done"

@@ -94,7 +94,7 @@ func (c *Campaign) profile() (vitrine.Profile, error) {
 // that predicts sizes is not fitted to a size whose search did not end.
 func (c *Campaign) setting(choice spec.Choice) (_ vitrine.Setting, found bool) {
 	var ended []size.Profiled
-	var stopped *finding // at most one, because the campaign ends with it
+	var stopped []*finding // the campaign ended with it; several if the sizings were measured in turns
 	unlimited := false
 	for i := range c.found {
 		f := &c.found[i]
@@ -102,20 +102,22 @@ func (c *Campaign) setting(choice spec.Choice) (_ vitrine.Setting, found bool) {
 		case f.choice != choice:
 			continue
 		case f.unfinished != "":
-			stopped = f
+			stopped = append(stopped, f)
 		default:
 			ended = append(ended, f.Profiled)
 		}
 		unlimited = unlimited || f.unlimited
 	}
-	if len(ended) == 0 && stopped == nil {
+	if len(ended) == 0 && len(stopped) == 0 {
 		return vitrine.Setting{}, false
 	}
 	s := size.Setting(c.space, ended, c.Seed)
 	s.Substrate, s.Options, s.Unlimited = choice.Substrate, choice.Options, unlimited
-	again := func(p size.Profiled) bool { return p.Sizing.String() == stopped.Sizing.String() }
-	if stopped != nil && !slices.ContainsFunc(ended, again) { // otherwise the earlier measurement counts
-		s.Sizes = c.withStopped(s.Sizes, stopped)
+	for _, f := range stopped {
+		again := func(p size.Profiled) bool { return p.Sizing.String() == f.Sizing.String() }
+		if !slices.ContainsFunc(ended, again) { // otherwise the earlier measurement counts
+			s.Sizes = c.withStopped(s.Sizes, f)
+		}
 	}
 	return s, true
 }

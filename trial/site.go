@@ -21,9 +21,10 @@ import (
 type site struct {
 	*Campaign
 	choice    spec.Choice
-	bed       *testbed.Site // nil: no trial has run yet
+	bed       *testbed.Site // nil: the site is not open
 	generator *testbed.Instance
 	awake     io.Closer // keeps idle CPUs polling; nil: idle CPUs may halt
+	unlimited bool      // the function's instances boot without their quota; false if no trial has run
 
 	sizing     vitrine.Sizing
 	deployment *deploy.Deployment // nil: the sizing is not deployed
@@ -36,6 +37,7 @@ func (s *site) open(ctx context.Context) (err error) {
 	if s.bed, err = testbed.Open(ctx, s.Testbed, s.choice); err != nil {
 		return err
 	}
+	s.unlimited = substrate.BootsUnlimited(s.bed.Substrate())
 	placed, err := s.bed.Place(ctx, s.Results.LogDir(), testbed.Spec{OnHost: true, Spec: substrate.Spec{
 		Name: vitrine.Generator, Component: vitrine.Generator, CPUs: s.CPUs.Generator,
 		AllowPrivilegeEscalation: s.Workload.AllowPrivilegeEscalation,
@@ -98,6 +100,7 @@ func (s *site) end(ctx context.Context) error {
 	return err
 }
 
+// close removes what open made. The site may open again.
 func (s *site) close(ctx context.Context) error {
 	if s.bed == nil {
 		return nil
@@ -106,6 +109,7 @@ func (s *site) close(ctx context.Context) error {
 	if s.awake != nil {
 		err = errors.Join(err, s.awake.Close())
 	}
+	s.bed, s.generator, s.awake = nil, nil, nil
 	return err
 }
 
@@ -126,12 +130,6 @@ func (s *site) boot() float64 {
 	sorted := slices.Sorted(slices.Values(s.boots))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]).Seconds() / 2
-}
-
-// unlimited reports whether the function's instances boot without their quota. It is false if that
-// is unknown.
-func (s *site) unlimited() bool {
-	return s.bed != nil && substrate.BootsUnlimited(s.bed.Substrate())
 }
 
 // vantages lists the vantages of the generator and the instances.

@@ -35,7 +35,7 @@ func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome, stopp
 	if stopped != nil {
 		unfinished = oneLine(stopped).Error()
 	}
-	c.found = append(c.found, finding{choice, s.unlimited(), unfinished, size.Profiled{Measured: m, Boot: s.boot(), History: history}})
+	c.found = append(c.found, finding{choice, s.unlimited, unfinished, size.Profiled{Measured: m, Boot: s.boot(), History: history}})
 	c.summary.Sizings = append(c.summary.Sizings, result.Sizing{
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
 		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again, Unfinished: unfinished,

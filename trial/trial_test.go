@@ -722,6 +722,71 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 	}
 }
 
+// TestTurns measures a function with and without its front, in turns, and interrupts the campaign in
+// the second turn.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	text, err := os.ReadFile(c.config.Deployment.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.NewReplacer(
+		"scalable: false\n    flavor: small", "entry: tcp",
+		"sizes: [fr1s]", "interleave: true, sizes: [bk1s, fr1s-bk1s]",
+	).Replace(string(text))
+	write(t, c.config.Deployment.Path, changed, 0o644)
+	if c.config.Deployment, err = spec.LoadDeployment(c.config.Deployment.Path, spec.Known{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted by the test")
+	done := 0
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind == trial.TrialDone {
+			if done++; done == 7 {
+				cancel(interrupted)
+			}
+		}
+	}
+	if summary, err := c.measure(ctx); !errors.Is(err, interrupted) || !summary.Partial || len(summary.Sizings) != 2 {
+		t.Fatalf("%d sizes, partial %t, error %v, want two sizes and %v", len(summary.Sizings), summary.Partial, err, interrupted)
+	}
+	data, err := result.Load(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := data.Profile; p == nil || len(p.Settings) != 1 || len(p.Settings[0].Sizes) != 2 {
+		t.Errorf("profile %+v, want both sizes, which are unfinished", p)
+	}
+	summary, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for i, o := range c.outcomes() {
+		if o.Seq != i+1 || o.Succeeded == 0 {
+			t.Errorf("trial %d has the number %d, and %d calls of it succeeded", i+1, o.Seq, o.Succeeded)
+		}
+		if _, front := o.Use["front-1"]; front != (o.Subject == "fr1s-bk1s") {
+			t.Errorf("trial %d of %s: the front ran: %t", o.Seq, o.Subject, front)
+		}
+		order = append(order, fmt.Sprintf("%s %d", o.Subject, o.Repeat))
+	}
+	order = slices.Compact(order)
+	if want := []string{"bk1s 1", "fr1s-bk1s 1", "bk1s 2", "fr1s-bk1s 2"}; !slices.Equal(order, want) {
+		t.Errorf("trials of %v, want %v", order, want)
+	}
+	if !summary.Interleaved || summary.Partial || len(summary.Sizings) != 2 || len(summary.Path) != 2 {
+		t.Errorf("summary %+v, want two complete sizings, measured in turns", summary)
+	}
+	for _, s := range summary.Sizings {
+		if s.Trials != 6 || s.Capacities[0].Rate < 20 || s.Capacities[0].Rate > 30 {
+			t.Errorf("%s: %d trials, capacity %+v, want 6, and 20 to 30", s.Name, s.Trials, s.Capacities[0])
+		}
+	}
+}
+
 // A raised search is that of another build: it chooses rates that are one call a second higher.
 type raised struct{ rate.Search }
 

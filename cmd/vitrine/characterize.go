@@ -154,7 +154,11 @@ func (a *app) printPlan(c campaign, asJSON bool) error {
 	if c.Workload.Search == spec.Adaptive {
 		more = fmt.Sprintf("; each sizing is deployed %d times or more", max(trial.AdaptiveDeployments, c.Workload.Repeat))
 	}
-	if first := time.Duration(p.Trials) * p.Trial; c.MaxTime > 0 && first > c.MaxTime {
+	first := time.Duration(p.Trials) * p.Trial
+	if c.Deployment.Mode.Interleave { // all sizings end in the last turn
+		first = p.About
+	}
+	if c.MaxTime > 0 && first > c.MaxTime {
 		more += fmt.Sprintf("\n--max-time %s ends the run before the first sizing is measured, which takes about %s", c.MaxTime, first.Round(time.Second))
 	}
 	_, err := fmt.Fprintf(a.stdout, "about %d trials of %s per sizing, %s %s in all, without deployment and invalid trials%s\n",

@@ -158,7 +158,7 @@ func (in *instance) at(port string) netip.AddrPort { return in.At(uint16(in.comp
 
 // Targets lists addr:port of the entry component's instances.
 func (d *Deployment) Targets() []string {
-	entry, _ := d.function.Deployment.Entry()
+	entry := d.function.Deployment.EntryOf(d.function.Sizing)
 	return strings.Split(d.addresses(entry.Name, entry.Entry), ",")
 }
 
