@@ -21,7 +21,7 @@ type Comparison struct {
 	Rows      []Row   `json:"rows"`           // the highest capacity first
 	Pairs     []Pair  `json:"pairs"`          // the same sizing in two runs
 
-	Warnings []string `json:"warnings,omitempty"` // of runs that deployed each size only once
+	Warnings []string `json:"warnings,omitempty"` // of sizes whose deployments are of two kinds or change in an overload, and of runs that deployed each size only once
 }
 
 // A Row is one size of one run.
@@ -151,6 +151,9 @@ func (s *set) comparison() Comparison {
 		}
 		r.Relation = x.relationTo(ranked[0])
 		c.Rows = append(c.Rows, r)
+		if kinds := x.kinds(r.Capacity); kinds != "" {
+			c.Warnings = append(c.Warnings, kinds)
+		}
 	}
 	for _, r := range s.runs {
 		if why := r.oneDeployment(); why != "" {

@@ -54,6 +54,30 @@ func TestOneDeploymentIsSaid(t *testing.T) {
 	}
 }
 
+// TestTwoKindsOfDeploymentsAreSaid checks a size that is not optimal and has deployments of two kinds:
+// the page says so in its text, and not only under the pointer.
+func TestTwoKindsOfDeploymentsAreSaid(t *testing.T) {
+	t.Parallel()
+	two := row("bn1s-sp1s-hs1s", 0.3, 100, vitrine.CensoredNone)
+	two.Deployments, two.States = 6, &vitrine.TwoStates{Lower: 100, Upper: 130, Share: 0.5, ShareLow: 0.2, ShareHigh: 0.8}
+	changed := row("bn1m-sp1s-hs1s", 0.4, 120, vitrine.CensoredNone)
+	changed.Deployments, changed.Fresh = 6, 140
+	d := listed(two, changed, row("bn1s-sp1m-hs1s", 0.4, 200, vitrine.CensoredNone))
+	var text bytes.Buffer
+	if err := report.Compare(&text, d); err != nil {
+		t.Fatal(err)
+	}
+	page := pageOf(t, d)
+	for _, want := range []string{
+		"bn1s-sp1s-hs1s: deployments at success ratio 0.9: there are two kinds, with 100 and 130 calls/s; 50% (20% to 80%) are of the lower kind, whose capacity counts",
+		"bn1m-sp1s-hs1s: deployments at success ratio 0.9: before an overload they carry 140 calls/s, and the lower capacity counts",
+	} {
+		if !strings.Contains(page, "<li>"+want+"</li>") || !strings.Contains(text.String(), want+"\n") {
+			t.Errorf("the page or the comparison lacks %q", want)
+		}
+	}
+}
+
 // TestCapacityThatIsNoValueIsNotSorted checks that "< 40" does not sort above a measured 35, and that an
 // estimate without an interval does not sort at all.
 func TestCapacityThatIsNoValueIsNotSorted(t *testing.T) {

@@ -95,8 +95,8 @@ func (s *set) demandFigures() []*figure {
 			alt: "CPU of each component against the rate that succeeded, with its fitted line, for " + strings.Join(names, ", ") +
 				"; the table below has the lines' numbers.",
 			Caption: fmt.Sprintf("Each mark is a component in a valid trial with a success ratio of at least %s: the CPU of all its instances against the calls that succeeded per second. "+
-				"The slope of a line is the work per call. Its value without load is idle work. A mark far from its line means that the component waits (timers, sleeps, queues) instead of working, "+
-				"or that it is at its quota.",
+				"The slope of a line is the work per call. Its value without load is idle work. A mark far from its line means that the component waits (timers, sleeps, queues) instead of working. "+
+				"A trial in which one of the component's instances was at its CPU quota has no mark, because CPU does not show the load there.",
 				shortest(s.thresholds[0])),
 			draw: func(c draw.Canvas, t *tips) error { return s.drawDemand(c, t, part) },
 		})
@@ -285,13 +285,13 @@ func (s *set) demandView(figures []*figure) demandView {
 				R2: measuredCell{l.fit(), sortable(l.R2)}, R2Medians: measuredCell{l.fitMedians(), sortable(l.R2Medians)},
 			})
 		}
-		if len(lines) == 0 && x.cpuUnread("") == "" {
+		if len(lines) == 0 && x.cpuUnread("") == "" && x.atQuota("") == "" {
 			note(s.tooFew(), x.name)
 			continue
 		}
 		for _, name := range x.components() {
 			if !slices.ContainsFunc(lines, func(l demandLine) bool { return l.Component == name }) {
-				note(cmp.Or(x.cpuUnread(name), s.tooFew()), x.name+" "+name)
+				note(cmp.Or(x.cpuUnread(name), x.atQuota(name), s.tooFew()), x.name+" "+name)
 			}
 		}
 	}
@@ -335,4 +335,33 @@ func (s *subject) cpuUnread(component string) string {
 		}
 	}
 	return ""
+}
+
+// fullQuota is the share of its quota at which an instance counts as at its quota, as in
+// rate.Demands.
+const fullQuota = 0.9
+
+// atQuota returns in how many of the trials that a line could use an instance of the component was
+// at its quota; "" stands for any component. rate.Demands leaves out these trials. The result is
+// empty if there are none.
+func (s *subject) atQuota(component string) string {
+	full, all := 0, 0
+	for _, o := range s.outcomes {
+		if !o.Valid || o.SuccessRatio() < s.run.set.thresholds[0] {
+			continue
+		}
+		all++
+		for _, u := range o.Use {
+			if u.Component != vitrine.Generator && (component == "" || u.Component == component) &&
+				u.CPU != nil && u.VCPUs > 0 && *u.CPU >= fullQuota*u.VCPUs {
+				full++
+				break
+			}
+		}
+	}
+	if full == 0 {
+		return ""
+	}
+	return fmt.Sprintf("At its CPU quota in %d of the %d valid trials with a success ratio of at least %s, which leaves too few to draw a line through",
+		full, all, shortest(s.run.set.thresholds[0]))
 }

@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -127,9 +128,9 @@ func TestUnknownCPUPerCallHasAReason(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	first, second := d.Summary.Sizings[0].Name, d.Summary.Sizings[1].Name
 	kept := map[string]int{}
-	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { // keep three trials of the first size
+	d.Outcomes = slices.DeleteFunc(d.Outcomes, func(o vitrine.Outcome) bool { // keep two trials of the first size, below its quotas
 		kept[o.Subject]++
-		return o.Subject == first && kept[o.Subject] > 3
+		return o.Subject == first && kept[o.Subject] > 2
 	})
 	for _, o := range d.Outcomes {
 		if u := o.Use["homer-1"]; o.Subject == second {
@@ -154,6 +155,37 @@ func TestUnknownCPUPerCallHasAReason(t *testing.T) {
 	section = demandSection(t, pageOf(t, d))
 	if strings.Contains(section, "<figure>") || strings.Contains(section, "<table") || !strings.Contains(section, "Too few valid trials") {
 		t.Error("the page has lines through trials at a single rate")
+	}
+}
+
+// TestComponentAtItsQuotaHasAReason checks a component that is at its quota in all trials but three, and
+// one that is just below.
+func TestComponentAtItsQuotaHasAReason(t *testing.T) {
+	for _, share := range []float64{0.89, 0.91} {
+		d := simulate(t, directed(), "run")
+		name, all := d.Summary.Sizings[1].Name, 0
+		for _, o := range d.Outcomes {
+			if o.Subject != name || !o.Valid || o.SuccessRatio() < 0.9 {
+				continue
+			}
+			all++
+			u := o.Use["homer-1"]
+			cpu := share * u.VCPUs
+			if all <= 3 {
+				cpu = u.VCPUs / 2
+			}
+			u.CPU = &cpu
+			o.Use["homer-1"] = u
+		}
+		section := demandSection(t, pageOf(t, d))
+		note := fmt.Sprintf("At its CPU quota in %d of the %d valid trials with a success ratio of at least 0.9, which leaves too few to draw a line through: %s homer.", all-3, all, name)
+		if strings.Contains(section, note) != (share > 0.9) || strings.Contains(section, "Too few valid trials") {
+			t.Errorf("at %g of its quota: the page has %q: %t", share, note, share <= 0.9)
+		}
+		lined := slices.ContainsFunc(demandRow.FindAllStringSubmatch(section, -1), func(row []string) bool { return row[1] == name && row[2] == "homer" })
+		if lined != (share < 0.9) {
+			t.Errorf("at %g of its quota: there is a line: %t", share, lined)
+		}
 	}
 }
 

@@ -125,14 +125,27 @@ func deploymentsText(c vitrine.Capacity, unit string) string {
 	if c.Single > 0 {
 		text += fmt.Sprintf("; a new deployment carries %s %s with 90%% probability", number(c.Single), unit)
 	}
-	if st := c.States; st != nil {
-		text += fmt.Sprintf("; there are two kinds, with %s and %s %s; %s (%s to %s) are of the lower kind, whose capacity counts",
-			number(st.Lower), number(st.Upper), unit, percent(st.Share), percent(st.ShareLow), percent(st.ShareHigh))
-	}
-	if c.Fresh > 0 {
-		text += fmt.Sprintf("; before an overload they carry %s %s, and the lower capacity counts", number(c.Fresh), unit)
+	if kinds := kindsText(c, unit); kinds != "" {
+		text += "; " + kinds
 	}
 	return text
+}
+
+// kindsText describes two kinds of deployments, and what an overload does to deployments. It is
+// empty if the search found neither.
+func kindsText(c vitrine.Capacity, unit string) string {
+	if c.Censored != vitrine.CensoredNone {
+		return ""
+	}
+	var parts []string
+	if st := c.States; st != nil {
+		parts = append(parts, fmt.Sprintf("there are two kinds, with %s and %s %s; %s (%s to %s) are of the lower kind, whose capacity counts",
+			number(st.Lower), number(st.Upper), unit, percent(st.Share), percent(st.ShareLow), percent(st.ShareHigh)))
+	}
+	if c.Fresh > 0 {
+		parts = append(parts, fmt.Sprintf("before an overload they carry %s %s, and the lower capacity counts", number(c.Fresh), unit))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // censoredText returns why a capacity was not enclosed. It is empty if the capacity was enclosed.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/plot/plotter"
@@ -253,5 +254,11 @@ func TestResourceOfSeveralRuns(t *testing.T) {
 		if got := resourceNames(c.rows); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
+	}
+	if axis, caption := useTexts([]*subject{on(vitrine.Network)}); axis != "% of the traffic of all components" || strings.Contains(caption, "may use") {
+		t.Errorf("the network, which has no limit, has %q and %q", axis, caption)
+	}
+	if axis, caption := useTexts([]*subject{on(vitrine.CPU)}); axis != "% of what it may use" || !strings.Contains(caption, "may use") {
+		t.Errorf("CPU has %q and %q", axis, caption)
 	}
 }

@@ -190,25 +190,34 @@ func (s *set) heading(r *run) heading {
 		h.Why = "The search did not find a best size."
 		return h
 	}
-	c := x.capacity()
 	h.Optimal, h.Why = x.sizing, r.Summary.Optimal.Why
 	if r.Summary.Partial {
 		h.Why = "The best so far, because the search did not end: " + h.Why
 	}
 	h.Size = sizeText(x.summary)
-	h.Capacity = capacityText(c)
-	h.Interval = fmt.Sprintf("%sinterval %s, at success ratio %s", s.sure(), intervalText(c), shortest(c.Threshold))
-	for _, more := range []string{x.unended(), censoredText(c, s.unit), deploymentsText(c, s.unit)} {
-		if more != "" {
-			h.Interval += "; " + more
-		}
-	}
+	h.Capacity, h.Interval = capacityText(x.capacity()), s.headingInterval(x)
 	h.Bottleneck = x.summary.Bottleneck
 	h.BottleneckTone = s.componentTone(h.Bottleneck).name
 	if used, ok := x.summary.Utilization[h.Bottleneck]; ok {
 		h.BottleneckUse = fmt.Sprintf("%s used at capacity: %s", r.resourceName(), percent(used))
 	}
 	return h
+}
+
+// headingInterval returns the interval of the best size's capacity, or why it has none, and what else
+// is known of that capacity.
+func (s *set) headingInterval(x *subject) string {
+	c := x.capacity()
+	text := fmt.Sprintf("%sinterval %s, at success ratio %s", s.sure(), intervalText(c), shortest(c.Threshold))
+	if why := x.unsearched(c.Threshold); why != "" {
+		text = fmt.Sprintf("an estimate at success ratio %s, %s", shortest(c.Threshold), why)
+	}
+	for _, more := range []string{censoredText(c, s.unit), deploymentsText(c, s.unit)} {
+		if more != "" {
+			text += "; " + more
+		}
+	}
+	return text
 }
 
 // sizeText describes the resources of a size and where it ran.
@@ -262,6 +271,9 @@ func (s *set) warnings(r *run) []string {
 		for _, c := range x.capacities {
 			if why := censoredText(c, s.unit); why != "" {
 				open[why] = append(open[why], shortest(c.Threshold))
+			}
+			if kinds := x.kinds(c); kinds != "" {
+				list = append(list, kinds)
 			}
 		}
 		for _, why := range slices.Sorted(maps.Keys(open)) {
@@ -326,7 +338,7 @@ func (s *set) path(r *run) []pathView {
 			measured[x]++
 			v.Capacity, v.Interval = capacityText(z.Capacity), intervalText(z.Capacity)
 			if z.Unfinished != "" {
-				v.Interval = "no interval: " + notEnded
+				v.Interval = notEnded
 			}
 			v.Interval += ratio
 			v.Bottleneck = z.Bottleneck

@@ -149,8 +149,7 @@ const (
 	barWidth = 10
 )
 
-// useFigures returns figures of the share of its resources that each component
-// used at capacity.
+// useFigures returns figures of each component's use of its run's resource at capacity.
 func (s *set) useFigures() []*figure {
 	var rows []*subject
 	for _, x := range s.ranked() {
@@ -165,17 +164,21 @@ func (s *set) useFigures() []*figure {
 	var figures []*figure
 	for part := range slices.Chunk(rows, most) {
 		bars := max(1, len(s.shownComponents(part)))
+		axis, what := useTexts(part)
 		figures = append(figures, &figure{
 			Name: "use", title: "Use per component at capacity", section: sectionUse,
 			width: figureWidth, height: vg.Length(titleHeight + 74 + len(part)*(bars*barStep+16)),
-			alt: "For every size, the share of its resources that each component uses, at the size's capacity; the table of capacities names the bottlenecks.",
-			Caption: fmt.Sprintf("%s that a component's instances used, as a share of what they may use, in the trials at the highest rate that passed. "+
-				"The bottleneck is marked: the next larger size must grow this component.", resourceNames(part)),
-			draw: func(c draw.Canvas, t *tips) error { return s.drawUse(c, t, part) },
+			alt: "For every size, the use of each component at the size's capacity, in " + axis + "; the table of capacities names the bottlenecks.",
+			Caption: what + ", in the trials at the highest rate that passed. " +
+				"The bottleneck is marked: the next larger size must grow this component.",
+			draw: func(c draw.Canvas, t *tips) error { return s.drawUse(c, t, part, axis) },
 		})
 	}
 	return numbered(figures)
 }
+
+// traffic is the resource of runs that scale on the network.
+const traffic = "Share of the traffic"
 
 // resourceName returns the resource of the run's utilization, capitalized for the start of a sentence.
 func (r *run) resourceName() string {
@@ -183,7 +186,7 @@ func (r *run) resourceName() string {
 	case vitrine.Memory:
 		return "Memory"
 	case vitrine.Network:
-		return "Share of the traffic"
+		return traffic
 	}
 	return "CPU"
 }
@@ -197,6 +200,16 @@ func resourceNames(rows []*subject) string {
 		}
 	}
 	return name
+}
+
+// useTexts returns the axis and the beginning of the caption of a figure of use. The network has no
+// limit, so a component's use of it is a share of all traffic.
+func useTexts(rows []*subject) (axis, caption string) {
+	name := resourceNames(rows)
+	if name == traffic {
+		return "% of the traffic of all components", "Bytes that a component's mean instance received and sent, as a share of the sum over all components"
+	}
+	return "% of what it may use", name + " that a component's instances used, as a share of what they may use"
 }
 
 // shownComponents returns the components that are scalable or have a known use in any of the
@@ -222,8 +235,8 @@ func (s *set) shownComponents(rows []*subject) []string {
 	return names
 }
 
-func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject) error {
-	p := newPlot("% of what it may use", "")
+func (s *set) drawUse(c draw.Canvas, t *tips, rows []*subject, axis string) error {
+	p := newPlot(axis, "")
 	p.X.Min, p.X.Max = 0, 100
 	components := s.shownComponents(rows)
 	for _, x := range rows {

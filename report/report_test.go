@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/report"
 	"vitrine/result"
 )
@@ -42,30 +43,7 @@ func TestMain(m *testing.M) {
 // golden compares with testdata/name.golden, or writes it under -update.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			t.Fatalf("%s:%d is\n%s\nwant\n%s\n(-update writes it anew; look at it then)", path, i+1, g[i], w[i])
-		}
-	}
-	t.Fatalf("%s has %d lines, want %d", path, len(g), len(w))
+	hosttest.Golden(t, *update, filepath.Join("testdata", name+".golden"), got)
 }
 
 func writeReport(t *testing.T, datas ...*result.Data) (dir, page string) {
@@ -301,10 +279,13 @@ func TestUnfinishedRunIsShown(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	d.Summary = nil
 	page := pageOf(t, d)
-	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "160 to 191", "No path was recorded"} {
+	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "No path was recorded"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+	if section := part(t, page, "capacity"); !strings.Contains(section, ">177 <small>no interval: the search did not end<") || strings.Contains(section, "160 to 191") {
+		t.Error("the page has an interval of a search that did not end")
 	}
 	var b bytes.Buffer
 	if err := report.Text(&b, d); err != nil || !strings.Contains(b.String(), "continue it with --resume") {
@@ -313,15 +294,35 @@ func TestUnfinishedRunIsShown(t *testing.T) {
 }
 
 // TestKilledRunIsNotFinished checks a run whose summary has no end, because the summary is saved
-// after every size.
+// after every size. The sizes that the summary lacks are not compared.
 func TestKilledRunIsNotFinished(t *testing.T) {
 	d := simulate(t, directed(), "run")
 	d.Summary.StoppedBecause, d.Summary.Optimal = "", nil
 	d.Summary.Sizings = d.Summary.Sizings[:1]
 	page := pageOf(t, d)
-	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m", "160 to 191"} {
+	for _, want := range []string{"The run is not finished", "bn1s-sp1m-hs1m"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
+		}
+	}
+	const note = "no interval: the search did not end"
+	if section := part(t, page, "capacity"); strings.Count(section, "<small>"+note+"<") != 2*2 || strings.Count(section, ">unknown<") != 2 {
+		t.Errorf("the table of capacities does not have the note at both thresholds of two sizes: %s", section)
+	}
+	if !strings.Contains(part(t, page, "search"), "the band is its spread ("+note+").") {
+		t.Error("the page calls the spread of an estimate an interval")
+	}
+	var js bytes.Buffer
+	if err := report.CompareJSON(&js, d); err != nil {
+		t.Fatal(err)
+	}
+	var c report.Comparison
+	if err := json.Unmarshal(js.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range c.Rows {
+		if (i == 0) != (r.Relation == "best") || (i > 0) != (r.Relation == "unknown" && r.Note == note) {
+			t.Errorf("got row %+v", r)
 		}
 	}
 }
@@ -396,6 +397,26 @@ func TestMeasuredFiguresAreApartAndMarked(t *testing.T) {
 		}
 		if !bytes.Contains(svg, []byte("not comparable: ")) || !strings.Contains(page, "figures/"+name) {
 			t.Errorf("%s has no mark, or the page has no link to it", name)
+		}
+	}
+}
+
+// TestLegendOfManyCurvesFits checks that no text of a chart with many curves is below its lower edge.
+func TestLegendOfManyCurvesFits(t *testing.T) {
+	t.Parallel()
+	chart := result.Chart{Name: "latency-mean", Title: "Mean"}
+	for i := range 40 {
+		chart.Curves = append(chart.Curves, result.Curve{Name: fmt.Sprintf("curve %d", i+1), Points: []result.Point{{X: 1, Y: 1}, {X: 2, Y: 1}}})
+	}
+	page := pageOf(t, &result.Data{Dir: "run", Manifest: result.Manifest{Unit: "packets/s", Measurement: json.RawMessage(`{"kind": "packets"}`)},
+		Sections: []result.Section{{Name: "latency", Title: "Latency", Charts: []result.Chart{chart}}}})
+	entries := regexp.MustCompile(`<text x="[^"]*" y="([^"]*)"[^>]*>curve \d+</text>`).FindAllStringSubmatch(page, -1)
+	if len(entries) != 40 {
+		t.Fatalf("the legend has %d entries, want 40", len(entries))
+	}
+	for _, m := range entries {
+		if y := parse(t, m[1]); y > -2 { // y is the height above the lower edge, times -1
+			t.Errorf("an entry of the legend is at %g", y)
 		}
 	}
 }

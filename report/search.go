@@ -211,8 +211,9 @@ type searchView struct {
 	Open    bool
 	Summary string
 	Rows    []searchRow
-	Reasons bool // at least one trial has a reason
-	Judged  bool // the search judges the backlog
+	Note    string // why the capacities are mere estimates
+	Reasons bool   // at least one trial has a reason
+	Judged  bool   // the search judges the backlog
 }
 
 type searchRow struct {
@@ -228,7 +229,7 @@ type searchRow struct {
 
 func (s *set) searchView(f *figure) searchView {
 	x := f.subject
-	v := searchView{Figure: f, Name: x.name, Open: x.optimal() || len(s.subjects()) == 1}
+	v := searchView{Figure: f, Name: x.name, Open: x.optimal() || len(s.subjects()) == 1, Note: x.unsearched(s.thresholds[0])}
 	last := x.trace[len(x.trace)-1]
 	v.Summary = fmt.Sprintf("%d trials, %s s of load", last.number, number(last.load))
 	for _, t := range x.trace {

@@ -29,7 +29,7 @@ func (s *set) searchFigures() []*figure {
 			Name: "search-" + slug(x.name), title: "Search for the capacity of " + x.name, section: sectionSearch, subject: x,
 			width: figureWidth, height: 400,
 			alt: fmt.Sprintf("The %d trials of %s in the order in which they were chosen, with the interval of the capacity after each; in the end %s %s, %s. The table below has the same numbers.",
-				len(x.trace), x.name, capacityText(capacity), s.unit, intervalText(capacity)),
+				len(x.trace), x.name, capacityText(capacity), s.unit, x.intervalAt(capacity.Threshold)),
 			Caption: s.searchCaption(x),
 			draw:    func(c draw.Canvas, t *tips) error { return s.drawSearch(c, t, x) },
 		})
@@ -38,9 +38,13 @@ func (s *set) searchFigures() []*figure {
 }
 
 func (s *set) searchCaption(x *subject) string {
+	estimate := fmt.Sprintf("the line is the capacity by the trials so far, and the band is its %sinterval. "+
+		"The search chose the next rate from these.", s.sure())
+	if why := x.unsearched(s.thresholds[0]); why != "" {
+		estimate = fmt.Sprintf("the line is an estimate of the capacity by the trials so far, and the band is its spread (%s).", why)
+	}
 	parts := []string{fmt.Sprintf("Each mark is a trial at its offered rate. A trial passes with a success ratio of at least %s. "+
-		"From one trial to the next, the line is the capacity by the trials so far, and the band is its %sinterval. "+
-		"The search chose the next rate from these.", shortest(s.thresholds[0]), s.sure())}
+		"From one trial to the next, %s", shortest(s.thresholds[0]), estimate)}
 	if slices.ContainsFunc(x.trace, func(t tried) bool { return t.judged != nil }) {
 		parts = append(parts, "A trial that meets the ratio while its backlog may grow is not steady. The trial does not pass, and the search extends it.")
 	}
@@ -217,7 +221,11 @@ func (r *trailPlotter) tip(t tried) string {
 }
 
 func (r *trailPlotter) keys() []key {
-	keys := []key{lineKey(r.set.sure()+"interval so far", band(), 9, nil), lineKey("capacity so far", ink(), 1.4, nil)}
+	interval := r.set.sure() + "interval so far"
+	if r.subject.unsearched(r.set.thresholds[0]) != "" {
+		interval = "spread of the estimate"
+	}
+	keys := []key{lineKey(interval, band(), 9, nil), lineKey("capacity so far", ink(), 1.4, nil)}
 	counts := map[verdict]int{}
 	redeployed := false
 	for _, t := range r.subject.trace {

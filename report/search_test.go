@@ -244,6 +244,7 @@ func TestUnsearchedRatiosAreNotCompared(t *testing.T) {
 		recorded := result.Search{Name: "adaptive", Min: 20, Max: 2000, Duration: 20, Repeat: 1, Precision: 0.02}
 		d := searched(m, rate.NewAdaptive(cfg), recorded, cfg)
 		d.Dir = fmt.Sprintf("run-%g", threshold)
+		d.Summary.Optimal = &result.Optimal{Sizing: d.Summary.Sizings[0].Name, Why: "it is the only one"}
 		runs = append(runs, d)
 	}
 	var text, js bytes.Buffer
@@ -261,8 +262,17 @@ func TestUnsearchedRatiosAreNotCompared(t *testing.T) {
 	if len(c.Pairs) != 1 || c.Pairs[0].Relation != "unknown" || c.Pairs[0].Ratio != nil {
 		t.Errorf("got pairs %+v", c.Pairs)
 	}
-	if page := pageOf(t, runs...); !strings.Contains(text.String(), note) || !strings.Contains(part(t, page, "capacity"), note) {
+	page := pageOf(t, runs...)
+	if !strings.Contains(text.String(), note) || !strings.Contains(part(t, page, "capacity"), note) {
 		t.Errorf("the note is missing in the page, or in\n%s", &text)
+	}
+	_, heading, _ := strings.Cut(page, `aria-label="Result of run-0.8"`)
+	heading, _, _ = strings.Cut(heading, "</section>")
+	if !strings.Contains(heading, "an estimate at success ratio 0.9, "+note) || strings.Contains(heading, "95% interval") {
+		t.Errorf("the heading has an interval: %s", heading)
+	}
+	if search := part(t, page, "search"); strings.Count(search, "the band is its spread ("+note+").") != 1 || strings.Count(search, "with its spread ("+note+").") != 1 {
+		t.Error("the search does not show the estimate of one run as a mere estimate")
 	}
 }
 
@@ -287,7 +297,7 @@ func TestStoppedSearchIsNotCompared(t *testing.T) {
 		}
 	}
 	page := pageOf(t, runs...)
-	if !strings.Contains(text.String(), "(the search did not end)") {
+	if !strings.Contains(text.String(), "at success ratio 0.9, no interval: the search did not end") {
 		t.Errorf("the mark is missing in\n%s", &text)
 	}
 	for _, id := range []string{"capacity", "path"} {

@@ -58,11 +58,11 @@ func (s *set) sectionViews(figures map[string][]*figure) []sectionView {
 	return list
 }
 
-// chartFigure returns the figure of a chart.
+// chartFigure returns the figure of a chart. Each curve needs 18 points of height for its entry in the legend.
 func chartFigure(chart result.Chart, section string) *figure {
 	f := &figure{
 		Name: "measured-" + chart.Name, title: chart.Title, Caption: chart.Caption, section: section,
-		alt: chart.Title + "; the tables of this section have the same numbers.", width: figureWidth, height: 430,
+		alt: chart.Title + "; the tables of this section have the same numbers.", width: figureWidth, height: vg.Length(max(430, titleHeight+40+18*len(chart.Curves))),
 		draw: func(c draw.Canvas, t *tips) error { return drawCurves(c, t, chart) },
 	}
 	if len(chart.Curves) == 0 {

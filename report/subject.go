@@ -189,24 +189,15 @@ func (s *subject) ownEstimate() bool {
 	return own
 }
 
-// notEnded is why the capacity of a size is a mere estimate.
-const notEnded = "the search did not end"
-
-// unended says that the search for the capacity did not end. It is empty if the search ended, or if
-// the run has not yet finished the size.
-func (s *subject) unended() string {
-	if s.summary == nil || s.summary.Unfinished == "" {
-		return ""
-	}
-	return notEnded
-}
+// notEnded stands for the interval of a size whose capacity is a mere estimate.
+const notEnded = "no interval: the search did not end"
 
 // unsearched returns why the capacity at the threshold cannot be compared: the search did not end,
 // or at estimates the capacity from trials that the search chose for other thresholds, and that
 // rate.Estimate does not fit. It is empty if the capacity can be compared.
 func (s *subject) unsearched(threshold float64) string {
-	if why := s.unended(); why != "" {
-		return "no interval: " + why
+	if s.summary == nil || s.summary.Unfinished != "" { // without an entry, the run goes on or was killed
+		return notEnded
 	}
 	searched := s.run.thresholds()
 	if slices.Contains(searched, threshold) || !s.ownEstimate() {
@@ -222,6 +213,16 @@ func (s *subject) unsearched(threshold float64) string {
 // intervalAt formats the interval at a threshold, or says why there is none.
 func (s *subject) intervalAt(threshold float64) string {
 	return cmp.Or(s.unsearched(threshold), intervalText(s.at(threshold)))
+}
+
+// kinds describes the kinds of the subject's deployments at a capacity, as kindsText does, with the
+// subject's name.
+func (s *subject) kinds(c vitrine.Capacity) string {
+	text := kindsText(c, s.run.set.unit)
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s: deployments at success ratio %s: %s", s.name, shortest(c.Threshold), text)
 }
 
 // capacity returns the capacity at the report's first threshold.

@@ -74,11 +74,10 @@ func (s *set) optimal(t summary, x *subject) {
 		name = "best so far"
 	}
 	t.line(name, fmt.Sprintf("%s (%s)", x.sizing, sizeText(x.summary)))
-	capacity := fmt.Sprintf("%s %s at success ratio %s, %sinterval %s", capacityText(c), s.unit, shortest(c.Threshold), s.sure(), intervalText(c))
-	for _, why := range []string{x.unended(), censoredText(c, s.unit)} {
-		if why != "" {
-			capacity += " (" + why + ")"
-		}
+	interval := cmp.Or(x.unsearched(c.Threshold), s.sure()+"interval "+intervalText(c))
+	capacity := fmt.Sprintf("%s %s at success ratio %s, %s", capacityText(c), s.unit, shortest(c.Threshold), interval)
+	if why := censoredText(c, s.unit); why != "" {
+		capacity += " (" + why + ")"
 	}
 	t.line("capacity", capacity)
 	t.line("deployments", cmp.Or(deploymentsText(c, s.unit), r.oneDeployment()))

@@ -153,9 +153,9 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 	if c.Setting.Options != "" {
 		on += ", " + c.Setting.Options
 	}
-	least := ""
-	if z.Censored == vitrine.CensoredAbove || z.Censored == vitrine.CensoredGenerator {
-		least = "at least "
+	least, interval := "", fmt.Sprintf("[%s, %s]", vitrine.Digits(z.Low), vitrine.Digits(z.High))
+	if z.Censored == vitrine.CensoredAbove || z.Censored == vitrine.CensoredGenerator { // High is only the highest rate tried
+		least, interval = "at least ", fmt.Sprintf("from %s up", vitrine.Digits(z.Low))
 	}
 	surely, confidence := "", ""
 	if p.Confidence > 0 {
@@ -164,8 +164,8 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 	lines := [][2]string{
 		{"size", fmt.Sprintf("%s, the fewest vCPUs that carry %s %s%s", z.Sizing, vitrine.Digits(rate), p.Unit, surely)},
 		{"vcpus", fmt.Sprintf("%.4g", z.VCPUs)},
-		{"capacity", fmt.Sprintf("%s%s %s at success ratio %.4g, %sinterval [%s, %s]", least, vitrine.Digits(z.Rate), p.Unit,
-			p.Thresholds[0], confidence, vitrine.Digits(z.Low), vitrine.Digits(z.High))},
+		{"capacity", fmt.Sprintf("%s%s %s at success ratio %.4g, %sinterval %s", least, vitrine.Digits(z.Rate), p.Unit,
+			p.Thresholds[0], confidence, interval)},
 		{"saturates first", cmp.Or(z.Bottleneck, "not known")},
 		{"known by", map[string]string{vitrine.SourceMeasured: "measurement of this size", vitrine.SourcePredicted: "prediction from other sizes"}[z.Source]},
 		{"on", on},

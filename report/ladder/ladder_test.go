@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +21,10 @@ import (
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/course"
 	"vitrine/affinity/flow"
+	"vitrine/affinity/graph"
 	messages "vitrine/affinity/message"
 	"vitrine/affinity/state"
+	"vitrine/internal/hosttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -54,19 +58,7 @@ A ~> B: record [10]
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs: go test ./report/ladder -update, and read the diff\n%s", path, got)
-	}
+	hosttest.Golden(t, *update, filepath.Join("testdata", name+".golden"), got)
 }
 
 func TestWrite(t *testing.T) {
@@ -321,6 +313,67 @@ func TestSharedCapturesHaveTheirTransactions(t *testing.T) {
 			}
 			golden(t, name+".txt", b.Bytes())
 		})
+	}
+}
+
+// TestPageSaysWhyThereIsNoAggregate: captures without a transaction, and functions that do not fit the host.
+func TestPageSaysWhyThereIsNoAggregate(t *testing.T) {
+	a := analyse(t)
+	a.Aggregates, a.Types[0].Members, a.Types[0].Aggregate = nil, nil, ""
+	html, _, err := draw(a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(html), "No function may join an aggregate, or none fits the host."); n != 2 {
+		t.Errorf("the page says %d times that no function joins or fits, want 2", n)
+	}
+	captures(a)
+	a.Types = nil
+	if html, _, err = draw(a, nil); err != nil {
+		t.Fatal(err)
+	}
+	if page := string(html); !strings.Contains(page, "The captures have no transaction") || strings.Contains(page, "may join") {
+		t.Error("the page does not say that there is no transaction")
+	}
+}
+
+// TestBoxesOfTheGraphStayApart checks that the graph grows with the names and the number of functions.
+func TestBoxesOfTheGraphStayApart(t *testing.T) {
+	type rect struct{ left, top, right, bottom float64 }
+	float := func(text string) float64 {
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, n := range []int{5, 15} {
+		name := func(i int) string { return fmt.Sprintf("2001:db8:85a3::8a2e:370:%d", 7000+i%n) }
+		var x affinity.Type
+		for i := range n {
+			x.Pairs = append(x.Pairs, graph.Pair{A: name(i), B: name(i + 1), Messages: 1})
+		}
+		x.Members = []string{name(0), name(1)}
+		svg := network(x)
+		size := regexp.MustCompile(`viewBox="0 0 (\S+) (\S+)"`).FindStringSubmatch(svg)
+		half, height := float(size[1])/2, float(size[2])
+		var boxes []rect
+		for _, m := range regexp.MustCompile(`<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"`).FindAllStringSubmatch(svg, -1) {
+			b := rect{left: float(m[1]), top: float(m[2])}
+			b.right, b.bottom = b.left+float(m[3]), b.top+float(m[4])
+			if b.left < 0 || b.top < 0 || b.right > 2*half || b.bottom > height || b.left < half && b.right > half {
+				t.Errorf("of %d functions, a box is not in its panel: %+v", n, b)
+			}
+			for _, o := range boxes {
+				if b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom {
+					t.Errorf("of %d functions, %+v covers %+v", n, b, o)
+				}
+			}
+			boxes = append(boxes, b)
+		}
+		if len(boxes) != n+n-1 { // the aggregate has two functions
+			t.Errorf("%d functions have %d boxes", n, len(boxes))
+		}
 	}
 }
 

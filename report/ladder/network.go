@@ -17,17 +17,14 @@ type node struct {
 	fill          string
 }
 
-const (
-	panelWidth  = 500.0
-	panelHeight = 400.0
-)
-
 // network draws the affinity graph of a type twice: on the left with each function as a
 // node, on the right with the aggregate as one node.
 func network(t affinity.Type) string {
 	var d drawing
 	before := contract(t.Pairs, nil)
 	after := contract(t.Pairs, t.Members)
+	rx, ry, widest := radii(before.names, t.Members)
+	width, height := max(500, 2*rx+widest+20), 2*ry+80
 	for i, side := range []struct {
 		title string
 		of    contracted
@@ -35,10 +32,23 @@ func network(t affinity.Type) string {
 		{fmt.Sprintf("Before: %s messages between sites", number(t.Messages.Before)), before},
 		{fmt.Sprintf("After: %s messages between sites", number(t.Messages.After)), after},
 	} {
-		d.text(float64(i)*panelWidth+20, 26, hand{tone: "ink", size: 14, bold: true, anchor: "start"}, side.title)
-		side.of.draw(&d, float64(i)*panelWidth+panelWidth/2, 40+panelHeight/2, t.Members)
+		left := float64(i) * width
+		d.text(left+20, 26, hand{tone: "ink", size: 14, bold: true, anchor: "start"}, side.title)
+		side.of.draw(&d, left+width/2, 40+height/2, rx, ry, t.Members)
 	}
-	return d.svg(2*panelWidth, panelHeight+50, "Affinity graph of "+t.Type+" before and after aggregation; the table has the same numbers.")
+	return d.svg(2*width, height+50, "Affinity graph of "+t.Type+" before and after aggregation; the table has the same numbers.")
+}
+
+// radii returns the radii of the ellipse on which the functions are, and the width of their widest
+// box. The ellipse grows with the boxes, so that no box covers another one or the aggregate.
+func radii(names, members []string) (x, y, widest float64) {
+	for _, name := range slices.Concat(names, members) {
+		widest = max(widest, newNode([]string{name}, 0, 0, "").width)
+	}
+	places := float64(len(names) | 1)
+	x = max(185, 1.2*widest, 0.225*widest*places)
+	y = max(160, 10*places, 12*float64(len(members))+50)
+	return math.Round(x), y, widest
 }
 
 // A contracted is a graph with the members of the aggregate contracted to one node.
@@ -76,8 +86,8 @@ func contract(pairs []graph.Pair, members []string) contracted {
 	return c
 }
 
-// draw places the aggregate in the centre, and the functions on a circle around it.
-func (c contracted) draw(d *drawing, x, y float64, members []string) {
+// draw places the aggregate in the centre, and the functions on an ellipse around it.
+func (c contracted) draw(d *drawing, x, y, rx, ry float64, members []string) {
 	nodes := map[string]*node{}
 	around := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return name == "" })
 	if len(around) < len(c.names) {
@@ -90,7 +100,7 @@ func (c contracted) draw(d *drawing, x, y float64, members []string) {
 		if slices.Contains(members, name) {
 			fill = "band"
 		}
-		nodes[name] = newNode([]string{name}, math.Round(x+185*math.Cos(angle)), math.Round(y+160*math.Sin(angle)), fill)
+		nodes[name] = newNode([]string{name}, math.Round(x+rx*math.Cos(angle)), math.Round(y+ry*math.Sin(angle)), fill)
 	}
 	most := 1.0
 	for _, p := range c.pairs {
