@@ -122,6 +122,25 @@ func TestStreamsSentTogetherAreKept(t *testing.T) {
 	}
 }
 
+// TestSlowClockOfStreams checks that the error of streams on slow CPUs names the governor that lowers
+// the clock.
+func TestSlowClockOfStreams(t *testing.T) {
+	t.Parallel()
+	run, err := result.Create(t.TempDir(), result.Manifest{Host: result.Host{Governor: "schedutil"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	r := &Runner{Stage: &Stage{Results: run}}
+	x := stream{seq: 1, where: Combination{"process", "bridge"}, repeat: 1, metric: Latency, way: RoundTrip, size: 64, rate: 1000}
+	for range 5 {
+		_, err = r.Keep(vitrine.Outcome{Key: r.Next(x), Disturbed: true, Reason: "disturbed: CPU 1 ran at 0.71 of its best speed, as with a lower clock"})
+	}
+	if !errors.Is(err, quiet.ErrTooNoisy) || !strings.Contains(err.Error(), "governor is schedutil") {
+		t.Errorf("got error %v, want that the host is too noisy, and the governor", err)
+	}
+}
+
 // TestTooNoisyForStreams checks that a host that stays noisy ends the run.
 func TestTooNoisyForStreams(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/netns"
 	"vitrine/testbed"
 )
@@ -29,31 +30,53 @@ type KernelCPU struct {
 }
 
 // ChooseKernelCPU chooses one of the CPUs of sender and receiver, and returns the CPUs that remain
-// for these two. Any other CPU is a *vitrine.BadInput. The sys folder below root, which is "/" except
-// in tests, shows the NUMA nodes: a separate CPU is on the receiver's node if one is left there.
+// for these two. Any other CPU is a *vitrine.BadInput, and one to which the kernel steers nothing a
+// *vitrine.Unsupported. The sys folder below root, which is "/" except in tests, shows the NUMA nodes: a
+// separate CPU is on the receiver's node if one is left there.
 func ChooseKernelCPU(root, asked string, cpus testbed.CPUs) (KernelCPU, testbed.CPUs, error) {
 	sender, receiver := cpus.Generator[0], cpus.Function[0]
-	spare := spareCPUs(cpus)
+	all, spare, isolated := slices.Concat(cpus.Generator, cpus.Function), spareCPUs(cpus), isolatedCPUs(root)
+	open := without(spare, isolated...)
 	cpu, err := strconv.Atoi(asked)
 	switch {
 	case asked == SendingCPU:
 		return KernelCPU{Why: "it was not asked for"}, cpus, nil
 	case asked == OwnCPU && len(spare) == 0:
 		return KernelCPU{Why: fmt.Sprintf("no CPU is left besides CPU %d of the sender and CPU %d of the receiver", sender, receiver)}, cpus, nil
+	case asked == OwnCPU && len(open) == 0:
+		return KernelCPU{Why: noneToIsolated}, cpus, nil
 	case asked == OwnCPU:
-		cpu = nearest(root, spare, receiver)
-	case err == nil && cpu == sender:
-		return KernelCPU{On: true, CPU: cpu, Why: "it is the sender's too"}, cpus, nil
-	case err == nil && cpu == receiver:
-		return KernelCPU{On: true, CPU: cpu, Why: "it is the receiver's too"}, cpus, nil
-	case err != nil || !slices.Contains(spare, cpu):
+		cpu = nearest(root, open, receiver)
+	case err != nil || !slices.Contains(all, cpu):
 		return KernelCPU{}, cpus, &vitrine.BadInput{File: "--kernel-cpu", Found: fmt.Sprintf("%q", asked),
-			Want: fmt.Sprintf("want auto, none, or one of CPUs %v, which are the measurement's", slices.Concat(cpus.Generator, cpus.Function))}
+			Want: fmt.Sprintf("want auto, none, or one of CPUs %v, which are the measurement's", all)}
+	case slices.Contains(isolated, cpu):
+		return KernelCPU{}, cpus, &vitrine.Unsupported{What: fmt.Sprintf("the kernel's receive work on CPU %d", cpu), Missing: noneToIsolated,
+			Do: "name a CPU that is not isolated, and add it to the list of taskset"}
+	case cpu == sender:
+		return KernelCPU{On: true, CPU: cpu, Why: "it is the sender's too"}, cpus, nil
+	case cpu == receiver:
+		return KernelCPU{On: true, CPU: cpu, Why: "it is the receiver's too"}, cpus, nil
 	}
-	without := func(list []int) []int {
-		return slices.DeleteFunc(slices.Clone(list), func(c int) bool { return c == cpu })
+	return KernelCPU{On: true, CPU: cpu}, testbed.CPUs{Function: without(cpus.Function, cpu), Generator: without(cpus.Generator, cpu)}, nil
+}
+
+func without(list []int, cpus ...int) []int {
+	return slices.DeleteFunc(slices.Clone(list), func(cpu int) bool { return slices.Contains(cpus, cpu) })
+}
+
+// noneToIsolated is why the receive work does not run on an isolated CPU.
+const noneToIsolated = "the kernel steers no receive work to isolated CPUs (isolcpus, nohz_full)"
+
+// isolatedCPUs returns the CPUs to which the kernel steers no receive work since Linux 5.9
+// (rps_cpumask_housekeeping in net/core/net-sysfs.c).
+func isolatedCPUs(root string) (cpus []int) {
+	for _, file := range []string{"isolated", "nohz_full"} {
+		text, _ := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu", file)) // missing without the option
+		list, _ := document.ParseCPUs(strings.TrimSpace(string(text)))              // "" or "(null)" without such CPUs
+		cpus = append(cpus, list...)
 	}
-	return KernelCPU{On: true, CPU: cpu}, testbed.CPUs{Function: without(cpus.Function), Generator: without(cpus.Generator)}, nil
+	return cpus
 }
 
 // spareCPUs returns the CPUs that neither the sender nor the receiver runs on.

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,6 +76,44 @@ func TestSeparateCPUsAreOnTheReceiversNode(t *testing.T) {
 	}
 	if nodes := NUMANodes(root, []int{1, 2, 16, 32}); nodes != "0, 1" {
 		t.Errorf("CPUs 1, 2, 16 and 32 are on the nodes %s", nodes)
+	}
+}
+
+// TestNoReceiveWorkOnIsolatedCPUs checks that the receive work is not said to run on a CPU to which the
+// kernel refuses to steer it, and that no such CPU is kept free for it.
+func TestNoReceiveWorkOnIsolatedCPUs(t *testing.T) {
+	cpus := testbed.CPUs{Generator: []int{2}, Function: []int{3, 4, 5}}
+	for _, tt := range []struct {
+		isolated, full string
+		cpu            int // -1: none
+		left           string
+	}{
+		{"2-5\n", "", -1, "[3 4 5]"},
+		{"\n", "2-5\n", -1, "[3 4 5]"},
+		{"2-4\n", "(null)\n", 5, "[3 4]"},
+		{"\n", "\n", 5, "[3 4]"},
+	} {
+		root := t.TempDir()
+		dir := filepath.Join(root, "sys/devices/system/cpu")
+		err := os.MkdirAll(dir, 0o755)
+		for file, text := range map[string]string{"isolated": tt.isolated, "nohz_full": tt.full} {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernel, left, err := ChooseKernelCPU(root, OwnCPU, cpus)
+		if err != nil || kernel.On != (tt.cpu >= 0) || kernel.On && kernel.CPU != tt.cpu || !kernel.On && !strings.Contains(kernel.String(), "isolcpus") || fmt.Sprint(left.Function) != tt.left {
+			t.Errorf("isolated %q, nohz_full %q: got %s, CPUs left %v, error %v", tt.isolated, tt.full, kernel, left, err)
+		}
+		if tt.cpu >= 0 {
+			continue
+		}
+		for _, asked := range []string{"2", "3", "5"} {
+			if _, _, err := ChooseKernelCPU(root, asked, cpus); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "isolcpus") {
+				t.Errorf("CPU %s: got error %v", asked, err)
+			}
+		}
 	}
 }
 

@@ -136,7 +136,8 @@ func (r *Runner) Keep(o vitrine.Outcome) (finished bool, err error) {
 		r.pace.finish(o)
 	}
 	r.emit(Event{Outcome: &o})
-	return finished, r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
+	err = r.disturbed.Add(o, "streams", fmt.Sprintf("%s at %g packets/s", o.Subject, o.Rate))
+	return finished, quiet.AdviseClock(err, o.Reason, r.Results.Manifest().Host.Governor)
 }
 
 // keepAll records the outcomes of streams that were measured together, and returns the streams to

@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"vitrine"
+	"vitrine/internal/hosttest"
 	"vitrine/measure"
 	"vitrine/measure/cpu"
 	"vitrine/measure/delay"
@@ -114,24 +113,6 @@ func detailOf(us float64, substrate, fabric, metric, way string, size int) measu
 	return d
 }
 
-// golden compares got with a file of testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s has changed (use -update to rewrite it, then review it):\n%s", path, got)
-	}
-}
-
 func TestReportOfANetwork(t *testing.T) {
 	d := synthetic(t)
 	var err error
@@ -142,7 +123,7 @@ func TestReportOfANetwork(t *testing.T) {
 	if err := report.Text(&text, d); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "network.txt.golden", text.Bytes())
+	hosttest.Golden(t, *update, "testdata/network.txt.golden", text.Bytes())
 	var page bytes.Buffer
 	if err := report.Page(&page, d); err != nil {
 		t.Fatal(err)

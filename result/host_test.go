@@ -66,7 +66,8 @@ func TestHostIsReadWhole(t *testing.T) {
 		t.Errorf("read %+v\nwant %+v", got, want)
 	}
 	list := result.NotIsolated(got, result.Reservation{Function: []int{1, 3}, Generator: []int{0}})
-	if len(list) != 2 || !strings.Contains(list[0], "share a kernel") || !strings.Contains(list[1], "spreads no threads over isolated CPUs") {
+	if len(list) != 3 || !strings.Contains(list[0], "share a kernel") || !strings.Contains(list[1], "slow each other on CPUs of one core (SMT): CPUs 1,3") ||
+		!strings.Contains(list[2], "spreads no threads over isolated CPUs") {
 		t.Errorf("a fully isolated host has %q", list)
 	}
 	list = result.NotIsolated(got, result.Reservation{Function: []int{0, 2, 3}, Generator: []int{1}})

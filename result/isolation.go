@@ -51,12 +51,13 @@ func NotIsolated(h Host, r Reservation) []string {
 }
 
 // siblings reports the cores that the function shares with other CPUs by simultaneous
-// multithreading.
+// multithreading, and those that instances of the function may share with each other.
 func siblings(h Host, r Reservation, note func(string, ...any)) {
 	if why, ok := h.Missing["siblings"]; ok {
 		note("unknown which CPUs share a core: %s", why)
 		return
 	}
+	var within []string
 	for _, text := range h.Siblings {
 		cpus, err := parseCPUList(text)
 		if err != nil {
@@ -67,6 +68,12 @@ func siblings(h Host, r Reservation, note func(string, ...any)) {
 		if outside := without(cpus, r.Function); len(inside) > 0 && len(outside) > 0 {
 			note("one core (SMT) is shared by the function's %s and by %s", cpuList(inside), cpuList(outside))
 		}
+		if len(inside) > 1 {
+			within = append(within, cpuList(inside))
+		}
+	}
+	if len(within) > 0 {
+		note("instances of the function slow each other on CPUs of one core (SMT): %s", strings.Join(within, "; "))
 	}
 }
 

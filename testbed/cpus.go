@@ -1,15 +1,19 @@
 package testbed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"vitrine"
+	"vitrine/document"
 	"vitrine/internal/thread"
 )
 
@@ -23,8 +27,8 @@ type CPUs struct {
 const cpuSettings = "servers.cpus or servers.generator_cpus in a file, or --cpus or --generator-cpus of measure"
 
 // ShareCPUs divides the CPUs that this process may use. By default, the generator gets the first
-// and the function gets the rest. They never share a CPU, because the generator would then measure
-// its own load.
+// and the function gets the rest, first those on cores that are not in use. They never share a CPU,
+// because the generator would then measure its own load.
 func ShareCPUs(function, generator []int) (CPUs, error) {
 	allowed, err := thread.Allowed()
 	if err != nil {
@@ -45,7 +49,8 @@ func ShareCPUs(function, generator []int) (CPUs, error) {
 		c.Generator = firstFree(allowed, c.Function)
 	}
 	if len(c.Function) == 0 {
-		c.Function = slices.DeleteFunc(slices.Clone(allowed), func(cpu int) bool { return slices.Contains(c.Generator, cpu) })
+		rest := slices.DeleteFunc(slices.Clone(allowed), func(cpu int) bool { return slices.Contains(c.Generator, cpu) })
+		c.Function = byCore("/", c.Generator, rest)
 	}
 	for _, cpu := range c.Generator {
 		if slices.Contains(c.Function, cpu) {
@@ -88,6 +93,26 @@ func firstFree(allowed, taken []int) []int {
 		}
 	}
 	return nil
+}
+
+// byCore sorts CPUs by how many of the taken CPUs and of the CPUs before them are on the same core.
+// Instances get CPUs in this order, and hardware threads of one core slow each other. If the kernel does
+// not show the cores, the order stays. The sys folder is below root, which is "/" except in tests.
+func byCore(root string, taken, cpus []int) []int {
+	seen, shared := slices.Clone(taken), map[int]int{}
+	for _, cpu := range cpus {
+		text, _ := os.ReadFile(filepath.Join(root, fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
+		core, _ := document.ParseCPUs(strings.TrimSpace(string(text))) // none if the kernel does not show it
+		for _, other := range seen {
+			if slices.Contains(core, other) {
+				shared[cpu]++
+			}
+		}
+		seen = append(seen, cpu)
+	}
+	sorted := slices.Clone(cpus)
+	slices.SortStableFunc(sorted, func(a, b int) int { return cmp.Compare(shared[a], shared[b]) })
+	return sorted
 }
 
 // KeepOff moves all threads of this process to the generator's CPUs, so that monitoring takes no

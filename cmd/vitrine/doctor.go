@@ -15,6 +15,7 @@ import (
 	"vitrine"
 	"vitrine/internal/runstate"
 	"vitrine/internal/thread"
+	"vitrine/result"
 	"vitrine/testbed/quiet"
 )
 
@@ -67,6 +68,7 @@ func (a *app) watchHost(ctx context.Context, length time.Duration) vitrine.Check
 	survey, err := a.survey(ctx, length)
 	if err == nil && survey.Noisy() {
 		err = errors.New(survey.String() + "; run on a quieter host, or at another time")
+		err = quiet.AdviseClock(err, survey.Last, result.ReadHost("/").Governor)
 	}
 	return vitrine.NewCheck(name, survey.String(), err)
 }

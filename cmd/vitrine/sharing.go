@@ -12,6 +12,7 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/internal/runstate"
+	"vitrine/result"
 	"vitrine/testbed/quiet"
 )
 
@@ -70,7 +71,7 @@ func (a *app) lockCPUs(ctx context.Context, s session, run string) (*runstate.CP
 		})
 	}
 	locks, err := runstate.LockCPUs(a.cpuLocks, cpus, owner)
-	if busy := (*runstate.CPUBusyError)(nil); errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*runstate.CPUBusyError](err); ok {
 		return nil, &vitrine.Unsupported{
 			What: fmt.Sprintf("a run on CPUs %v", slices.Sorted(slices.Values(cpus))), Missing: busy.Error(),
 			Do: "wait for it with --wait, choose other CPUs, or measure at the same time with --shared-cpus",
@@ -84,6 +85,9 @@ func (a *app) lockCPUs(ctx context.Context, s session, run string) (*runstate.CP
 func (r *recording) watcher(ctx context.Context) (quiet.Watcher, error) {
 	if r.shared {
 		return nil, nil
+	}
+	if advice := quiet.ClockAdvice(result.ReadHost("/").Governor); advice != "" {
+		fmt.Fprintln(r.app.stderr, "trials with little load may count as disturbed:", advice)
 	}
 	fmt.Fprintln(r.app.stderr, "reading the idle host")
 	guard, err := quiet.New(ctx, slices.Concat(r.cpus.Function, r.cpus.Generator)...)

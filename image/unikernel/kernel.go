@@ -26,8 +26,8 @@ var kernelConfig []byte
 //go:embed guest/init.c
 var initSource []byte
 
-// Sources matches the kernel sources of Debian's packages linux-source-*.
-const Sources = "/usr/src/linux-source-*.tar.xz"
+// Sources matches the kernel sources of the packages linux-source-*: .tar.xz of Debian, .tar.bz2 of Ubuntu.
+const Sources = "/usr/src/linux-source-*.tar.*"
 
 // A Base is the part of every image that is not the application.
 type Base struct {
@@ -38,7 +38,7 @@ type Base struct {
 // A Builder makes the base, once for all users of the cache.
 type Builder struct {
 	Cache  image.Cache
-	Source string // the kernel's source, a .tar.xz; empty: the newest of Sources
+	Source string // the kernel's source, a compressed tar; empty: the newest of Sources
 	Logger *slog.Logger
 }
 
@@ -109,13 +109,18 @@ func (b Builder) source() (path, key string, err error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "the source of Linux, a .tar.xz"}
+		return "", "", &vitrine.BadInput{File: path, Found: err.Error(), Want: "the source of Linux, a compressed tar"}
 	}
 	digest := sha256.New()
 	fmt.Fprintln(digest, info.Size(), info.ModTime().UTC())
 	digest.Write(kernelConfig)
-	name := strings.TrimSuffix(filepath.Base(path), ".tar.xz")
-	return path, fmt.Sprintf("%s-%x", name, digest.Sum(nil)[:6]), nil
+	return path, fmt.Sprintf("%s-%x", sourceName(path), digest.Sum(nil)[:6]), nil
+}
+
+// sourceName returns the name of a source without .tar and what follows.
+func sourceName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".tar")
+	return name
 }
 
 // compareVersions sorts linux-source-5.10 before linux-source-6.1, and linux-source-6.1 before
@@ -127,7 +132,7 @@ var numbers = regexp.MustCompile(`[0-9]+`)
 // versionOf returns the numbers in the name of a source.
 func versionOf(path string) []int {
 	var all []int
-	for _, text := range numbers.FindAllString(filepath.Base(path), -1) {
+	for _, text := range numbers.FindAllString(sourceName(path), -1) {
 		n, _ := strconv.Atoi(text) // cannot fail: only digits
 		all = append(all, n)
 	}

@@ -35,6 +35,18 @@ func TestNewestSource(t *testing.T) {
 	}
 }
 
+// TestSourceOfUbuntu checks that the file of Ubuntu's package is a source, and that its compression is no
+// part of the version.
+func TestSourceOfUbuntu(t *testing.T) {
+	const ubuntu, debian = "/usr/src/linux-source-6.8.0.tar.bz2", "/usr/src/linux-source-6.8.0.tar.xz"
+	if found, err := filepath.Match(Sources, ubuntu); !found || err != nil {
+		t.Errorf("%s is no source: error %v", ubuntu, err)
+	}
+	if compareVersions(ubuntu, debian) != 0 || sourceName(ubuntu) != "linux-source-6.8.0" {
+		t.Errorf("the versions are %v and %v, the name is %s", versionOf(ubuntu), versionOf(debian), sourceName(ubuntu))
+	}
+}
+
 // TestAnyKernelNeedsNoSource checks that a kernel in the cache is found if this host cannot build one.
 // A hidden folder is a build that goes on.
 func TestAnyKernelNeedsNoSource(t *testing.T) {

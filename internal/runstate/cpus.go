@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +21,10 @@ import (
 const CPULockDir = "/dev/shm"
 
 const (
-	cpuLockName  = "vitrine-cpu-"
-	mostLockText = 4096 // most bytes to read from a lock file
-	lockPause    = 100 * time.Millisecond
+	cpuLockName    = "vitrine-cpu-"
+	mostLockText   = 4096 // most bytes to read from a lock file
+	mostSocketName = 90   // most bytes of a lock file's path in the name of its socket, which has at most 108 in all
+	lockPause      = 100 * time.Millisecond
 )
 
 // An Owner is the run that holds a CPU.
@@ -53,10 +55,15 @@ func (e *CPUBusyError) Error() string {
 
 // CPULocks are the CPUs that this process holds. The kernel drops the locks when the process ends,
 // however it ends. The files stay.
-type CPULocks struct{ files []*os.File }
+//
+// A CPU has two locks: a file, and an abstract Unix socket that is named after the file. systemd-logind
+// removes an ordinary user's files in /dev/shm at the end of the last session (RemoveIPC= of logind.conf(5)),
+// also while another user's run holds their locks. Nobody can remove the socket. Containers that share
+// the folder, but not the network namespace, see only the file.
+type CPULocks struct{ held []io.Closer }
 
-// LockCPUs locks the CPUs for the owner, by files in the folder. It locks all of them or none. If
-// another run holds one of them, the error is a *CPUBusyError.
+// LockCPUs locks the CPUs for the owner, by files in the folder and by sockets. It locks all of them or
+// none. If another run holds one of them, the error is a *CPUBusyError.
 func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 	text, err := json.Marshal(owner)
 	if err != nil {
@@ -69,16 +76,25 @@ func LockCPUs(dir string, cpus []int, owner Owner) (_ *CPULocks, err error) {
 		}
 	}()
 	for _, cpu := range slices.Compact(slices.Sorted(slices.Values(cpus))) {
-		f, err := openCPULock(filepath.Join(dir, cpuLockName+strconv.Itoa(cpu)))
+		path := filepath.Join(dir, cpuLockName+strconv.Itoa(cpu))
+		f, err := openCPULock(path)
 		if err != nil {
 			return nil, fmt.Errorf("lock CPU %d: %w", cpu, err)
 		}
-		l.files = append(l.files, f)
+		l.held = append(l.held, f)
 		if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &CPUBusyError{CPU: cpu, Owner: readOwner(f)}
 		} else if err != nil {
 			return nil, fmt.Errorf("lock CPU %d by %s: %w", cpu, f.Name(), err)
 		}
+		socket, err := bindCPULock(path)
+		if errors.Is(err, unix.EADDRINUSE) { // the file of the run that holds the CPU was removed
+			return nil, &CPUBusyError{CPU: cpu}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lock CPU %d by a socket: %w", cpu, err)
+		}
+		l.held = append(l.held, socket)
 		writeOwner(f, text)
 	}
 	return l, nil
@@ -91,8 +107,8 @@ func WaitForCPUs(ctx context.Context, dir string, cpus []int, owner Owner, waiti
 	reported := ""
 	for {
 		l, err := LockCPUs(dir, cpus, owner)
-		busy := (*CPUBusyError)(nil)
-		if !errors.As(err, &busy) {
+		busy, ok := errors.AsType[*CPUBusyError](err)
+		if !ok {
 			return l, err
 		}
 		if text := busy.Error(); text != reported {
@@ -113,10 +129,10 @@ func (l *CPULocks) Close() error {
 		return nil
 	}
 	var errs []error
-	for _, f := range l.files {
-		errs = append(errs, f.Close())
+	for _, lock := range slices.Backward(l.held) { // a socket before its file: the file names the owner while the socket is bound
+		errs = append(errs, lock.Close())
 	}
-	l.files = nil
+	l.held = nil
 	return errors.Join(errs...)
 }
 
@@ -140,6 +156,12 @@ func openCPULock(path string) (*os.File, error) {
 		return f, err
 	}
 	return nil, fmt.Errorf("%s is created and removed again and again", path)
+}
+
+// bindCPULock binds the socket of a lock file.
+func bindCPULock(path string) (*net.UnixConn, error) {
+	path = path[max(0, len(path)-mostSocketName):] // the end tells the folders of tests apart
+	return net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: "@vitrine" + path})
 }
 
 // writeOwner writes the owner into a file that is locked. After an error, as on a full disk, the lock still holds, and

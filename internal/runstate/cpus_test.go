@@ -69,8 +69,7 @@ func TestAnotherProcessHoldsCPU(t *testing.T) {
 	me := runstate.Owner{Run: "second", PID: os.Getpid(), Command: []string{"vitrine"}}
 
 	_, err := runstate.LockCPUs(dir, []int{2, 3}, me)
-	busy := (*runstate.CPUBusyError)(nil)
-	if !errors.As(err, &busy) || busy.CPU != 3 || busy.Owner.PID != pid || busy.Owner.Run != "first" {
+	if busy, ok := errors.AsType[*runstate.CPUBusyError](err); !ok || busy.CPU != 3 || busy.Owner.PID != pid || busy.Owner.Run != "first" {
 		t.Fatalf("error %v, want CPU 3 held by run first, pid %d", err, pid)
 	}
 	if text := err.Error(); !strings.Contains(text, `"vitrine" "measure"`) {
@@ -133,6 +132,36 @@ func TestWaitingEndsWithContext(t *testing.T) {
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRemovedLockFile checks that the CPU stays locked if somebody removes the lock file, as systemd-logind
+// does when the user who made the file logs out.
+func TestRemovedLockFile(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("x", 200), fmt.Sprint(os.Getpid()))} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := runstate.LockCPUs(dir, []int{5}, runstate.Owner{})
+		if err == nil {
+			err = os.Remove(filepath.Join(dir, "vitrine-cpu-5"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = runstate.LockCPUs(dir, []int{4, 5}, runstate.Owner{})
+		if busy, ok := errors.AsType[*runstate.CPUBusyError](err); !ok || busy.CPU != 5 {
+			t.Errorf("error %v, want that another run holds CPU 5", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err = runstate.LockCPUs(dir, []int{4, 5}, runstate.Owner{}); err != nil {
+			t.Fatalf("after the end of the first run: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -17,8 +17,7 @@ func TestFileIsLockedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = runstate.LockFile(path, runstate.Owner{PID: 8})
-	busy := (*runstate.BusyError)(nil)
-	if !errors.As(err, &busy) || busy.Owner.PID != 7 || !strings.Contains(err.Error(), `"vitrine" "flex"`) {
+	if busy, ok := errors.AsType[*runstate.BusyError](err); !ok || busy.Owner.PID != 7 || !strings.Contains(err.Error(), `"vitrine" "flex"`) {
 		t.Errorf("error %v does not name the first owner", err)
 	}
 	if err := f.Close(); err != nil {
@@ -43,7 +42,7 @@ func TestFullDiskRefusesNoLock(t *testing.T) {
 	}
 	defer f.Close() // nothing was written
 	_, err = runstate.LockFile(full, runstate.Owner{PID: 8})
-	if busy := (*runstate.BusyError)(nil); !errors.As(err, &busy) || !strings.Contains(err.Error(), "another process") {
+	if _, ok := errors.AsType[*runstate.BusyError](err); !ok || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("got error %v, want one that says that another process holds the file", err)
 	}
 }

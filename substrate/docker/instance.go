@@ -29,6 +29,7 @@ type Instance struct {
 	limits  container.Resources
 	user    string // that commands run as, in the engine's format; empty: the image's
 	sandbox string // container id
+	holder  int    // PID of the sandbox's process
 	netns   string
 	base    localImage // of Spec.Image
 

@@ -258,14 +258,16 @@ func TestDockerLimits(t *testing.T) {
 	if r, err := able.limits(substrate.Spec{VCPUs: 2, CFSPeriod: 100 * time.Millisecond}); err != nil || r.CPUPeriod != 100_000 || r.CPUQuota != 200_000 {
 		t.Errorf("2 vCPUs in 100ms: got %+v, error %v", r, err)
 	}
-	for name, spec := range map[string]substrate.Spec{
-		"quota":  {VCPUs: 0.01},
-		"period": {VCPUs: 1, CFSPeriod: 2 * time.Second},
-		"memory": {Memory: 1 << 20},
-	} {
-		if _, err := able.limits(spec); !vitrine.IsBadInput(err) {
-			t.Errorf("%s: got %v, want a BadInput", name, err)
+	if r, err := able.limits(substrate.Spec{VCPUs: 1.0 / 3}); err != nil || r.CPUQuota != 6667 {
+		t.Errorf("a third of a CPU: got quota %d, error %v; want that of the substrate process", r.CPUQuota, err)
+	}
+	for name, spec := range map[string]substrate.Spec{"quota": {VCPUs: 0.01}, "period": {VCPUs: 1, CFSPeriod: 2 * time.Second}} {
+		if _, err := able.limits(spec); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "cfs_period") {
+			t.Errorf("%s: got %v, want an Unsupported", name, err)
 		}
+	}
+	if _, err := able.limits(substrate.Spec{Memory: 1 << 20}); !vitrine.IsBadInput(err) {
+		t.Errorf("memory: got %v, want a BadInput", err)
 	}
 	for name, spec := range map[string]substrate.Spec{"quota": {VCPUs: 1}, "memory": {Memory: 1 << 30}, "cpuset": {CPUs: []int{0}}} {
 		if _, err := unable.limits(spec); !vitrine.IsUnsupported(err) {

@@ -1,10 +1,9 @@
 package docker
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"path/filepath"
-	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
@@ -15,44 +14,32 @@ import (
 	"vitrine/substrate"
 )
 
-// The smallest values that the kernel (CFS quota) and the engine (memory, in bytes) accept.
-const (
-	minQuota  = time.Millisecond
-	MinMemory = 6 << 20
-)
+// MinMemory is the smallest memory limit that the engine accepts, in bytes.
+const MinMemory = 6 << 20
 
-// limits returns the instance's limits in the engine's format. A limit that no engine can
-// enforce is a *vitrine.BadInput, and one that this engine cannot enforce is a
+// limits returns the instance's limits in the engine's format. A memory limit that no engine can
+// enforce is a *vitrine.BadInput. A limit that the kernel or this engine cannot enforce is a
 // *vitrine.Unsupported. The engine itself would only warn and run without the limit.
 func (s *Substrate) limits(spec substrate.Spec) (container.Resources, error) {
 	var r container.Resources
-	refuse := func(found, want string) (container.Resources, error) {
-		return r, &vitrine.BadInput{File: "instance " + spec.Name, Found: found, Want: want}
-	}
 	lacks := func(what string) (container.Resources, error) {
 		return r, &vitrine.Unsupported{What: "docker: " + what, Missing: fmt.Sprintf("the engine at %s finds no kernel support for it", s.host),
 			Do: "see the warnings of docker info; enable the cgroup controller"}
 	}
 	if spec.VCPUs > 0 {
-		period := spec.CFSPeriod
-		if period == 0 {
-			period = substrate.DefaultCFSPeriod
+		limit := cgroup.Limits{VCPUs: spec.VCPUs, Period: cmp.Or(spec.CFSPeriod, substrate.DefaultCFSPeriod)}
+		quota, err := limit.Quota()
+		if err != nil {
+			return r, err
 		}
-		quota := time.Duration(math.Round(spec.VCPUs * float64(period)))
-		switch {
-		case period < time.Millisecond || period > time.Second:
-			return refuse(fmt.Sprintf("a CFS period of %v", period), "1ms to 1s")
-		case quota < minQuota:
-			return refuse(fmt.Sprintf("%v vCPUs are %v in a CFS period of %v", spec.VCPUs, quota, period),
-				"at least 1ms, the kernel's minimum: use more vCPUs or a longer cfs_period")
-		case !s.info.CPUCfsQuota || !s.info.CPUCfsPeriod:
+		if !s.info.CPUCfsQuota || !s.info.CPUCfsPeriod {
 			return lacks("CPU quotas")
 		}
-		r.CPUPeriod, r.CPUQuota = period.Microseconds(), quota.Microseconds()
+		r.CPUPeriod, r.CPUQuota = limit.Period.Microseconds(), quota.Microseconds()
 	}
 	if spec.Memory > 0 {
 		if spec.Memory < MinMemory {
-			return refuse(fmt.Sprintf("%d bytes of memory", spec.Memory), "at least 6MiB, the engine's minimum")
+			return r, &vitrine.BadInput{File: "instance " + spec.Name, Found: fmt.Sprintf("%d bytes of memory", spec.Memory), Want: "at least 6MiB, the engine's minimum"}
 		}
 		if !s.info.MemoryLimit {
 			return lacks("memory limits")

@@ -54,6 +54,7 @@ func (i *Instance) makeSandbox(ctx context.Context) error {
 		return &vitrine.Unsupported{What: "docker", Missing: fmt.Sprintf("an engine on this host that makes cgroups: the containers of %s are not visible here", i.s.host),
 			Do: "run vitrine where the engine runs, in the same PID namespace"}
 	}
+	i.holder = state.Pid
 	if i.s.namespaces {
 		i.netns = fmt.Sprintf("/proc/%d/ns/net", state.Pid)
 	}

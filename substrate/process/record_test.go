@@ -229,9 +229,8 @@ func TestProcessEnvironment(t *testing.T) {
 }
 
 func TestProcessNetworkNames(t *testing.T) {
-	var unsupported *vitrine.Unsupported
 	_, err := New(Config{Network: "bridged"})
-	if err == nil || errors.As(err, &unsupported) || !strings.Contains(err.Error(), "bridged") {
+	if err == nil || vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "bridged") {
 		t.Errorf("%v", err)
 	}
 }

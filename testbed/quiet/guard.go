@@ -155,7 +155,9 @@ func (g *Guard) String() string {
 			all = append(all, fmt.Sprintf("CPU %d shares its core with another CPU of the run", cpu))
 		}
 	}
-	if !math.IsNaN(g.idle.use.other) {
+	if math.IsNaN(g.idle.use.other) {
+		all = append(all, "other processes and steal are not judged, because /proc/stat does not show all these CPUs")
+	} else {
 		all = append(all, fmt.Sprintf("other processes used %.2f CPUs", max(g.idle.use.other, 0)))
 	}
 	all = append(all, fmt.Sprintf("during a trial, the independent work may take %g longer than at best", g.Slowdown))

@@ -159,9 +159,18 @@ func descends(parents map[int]int, pid, from int) bool {
 	return false
 }
 
+// shows reports whether the count has all the CPUs. In a container, lxcfs may number the CPUs in
+// /proc/stat from 0, while the CPU affinity has the host's numbers.
+func (c count) shows(cpus []int) bool {
+	return !slices.ContainsFunc(cpus, func(cpu int) bool {
+		_, shown := c.cpus[int64(cpu)]
+		return !shown
+	})
+}
+
 // since returns what others took of the run's CPUs since the earlier count. own is the number of
-// CPUs that the run's instances used; NaN: unknown. In a time shorter than countable, no steal is
-// counted, and the use of other processes is unknown.
+// CPUs that the run's instances used; NaN: unknown. In a time shorter than countable, or if a count
+// lacks a CPU, no steal is counted, and the use of other processes is unknown.
 //
 // Busy time is the elapsed time minus idle time, steal and interrupts. The kernel measures idle
 // time, but it samples user and system time by its tick, which misses work between ticks.
@@ -176,7 +185,7 @@ func descends(parents map[int]int, pid, from int) bool {
 func (c count) since(before count, cpus []int, own float64) use {
 	took := c.at.Sub(before.at)
 	u := use{throttled: (c.throttled - before.throttled).Seconds() / took.Seconds()}
-	if took < countable {
+	if took < countable || !before.shows(cpus) || !c.shows(cpus) {
 		u.steal, u.other = make([]float64, len(cpus)), math.NaN()
 		return u
 	}

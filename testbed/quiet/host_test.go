@@ -55,6 +55,9 @@ func TestOthersUse(t *testing.T) {
 	if u := after.since(before, []int{0, 1}, math.NaN()); !math.IsNaN(u.other) {
 		t.Errorf("got other %v, want NaN because the use of the instances is unknown", u.other)
 	}
+	if u := after.since(before, []int{1, 8}, 0.2); !math.IsNaN(u.other) || len(u.steal) != 2 || u.steal[0] != 0 || len(u.beyond([]int{1, 8}, use{})) > 0 {
+		t.Errorf("got %+v, want no judgement, because /proc/stat does not show CPU 8", u)
+	}
 	after.at = at.Add(30 * time.Millisecond) // the same counts
 	if u := after.since(before, []int{0, 1}, 0.2); !math.IsNaN(u.other) || u.steal[1] != 0 {
 		t.Errorf("in 30 ms: got %+v, want no judgement, because the kernel counts in units of 10 ms", u)

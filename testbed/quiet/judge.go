@@ -13,7 +13,8 @@ import (
 // docs/decisions/0015-disturbed-trials.md has the measurements behind them.
 const (
 	// chainLimit is how much longer the dependent work may take than at the CPU's best
-	// speed. Clocks that follow the load and the temperature stay within it.
+	// speed. A turbo that follows the temperature stays within it. A governor that lowers the
+	// clock of an idle CPU does not: ClockAdvice.
 	chainLimit = 0.25
 	// DefaultSlowdown is the same limit for the independent work, if Guard.Slowdown does not
 	// change it. A sibling thread that computes all the time slows this work by 0.6. A sibling
@@ -155,8 +156,29 @@ func judge(cpus []int, idle baseline, got reading, slowdown float64) (vitrine.Ho
 // belowBest is in the reason of a trial in which a CPU was slow.
 const belowBest = "of its best speed"
 
-// Slow reports whether a trial's reason says that a CPU ran below its best speed.
-func Slow(reason string) bool { return strings.Contains(reason, belowBest) }
+// slow reports whether a trial's reason says that a CPU ran below its best speed.
+func slow(reason string) bool { return strings.Contains(reason, belowBest) }
+
+// ClockAdvice says what to do about a CPU frequency governor that lowers the clock of CPUs with
+// little load. It is empty for the governor performance, and for an unknown one.
+//
+// The guard does not accept the lower clock, because a busy host may hide behind it. A call takes longer
+// at that clock, too.
+func ClockAdvice(governor string) string {
+	if governor == "" || governor == "performance" {
+		return ""
+	}
+	return fmt.Sprintf("the CPU frequency governor is %s, which may lower the clock: cpupower frequency-set -g performance", governor)
+}
+
+// AdviseClock adds the ClockAdvice to an error about disturbed trials, if the reason of the last one
+// is a slow CPU. err may be nil.
+func AdviseClock(err error, reason, governor string) error {
+	if advice := ClockAdvice(governor); err != nil && advice != "" && slow(reason) {
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	return err
+}
 
 // speed returns the lowest speed over CPUs and parts of the work, as a share of the
 // best. It is 0 if a CPU has no burst.

@@ -1,6 +1,7 @@
 package quiet
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -70,8 +71,8 @@ func TestJudge(t *testing.T) {
 		if host.Before <= 0 || host.During <= 0 || host.After <= 0 || host.Other != nil && *host.Other < 0 {
 			t.Errorf("%s: %+v", name, host)
 		}
-		if slow := strings.Contains(c.want, "best speed"); Slow(why) != slow {
-			t.Errorf("%s: Slow(%q) is %t", name, why, !slow)
+		if want := strings.Contains(c.want, "best speed"); slow(why) != want {
+			t.Errorf("%s: slow(%q) is %t", name, why, !want)
 		}
 		if known := !math.IsNaN(c.got.use.other); known != (host.Other != nil) {
 			t.Errorf("%s: got other %v", name, host.Other)
@@ -105,6 +106,40 @@ func TestBaselineImproves(t *testing.T) {
 	b.improve(reading{before: slow, during: slow, after: slow})
 	if b.best[0].wide != 6000 {
 		t.Errorf("got best %v, want 6000", b.best[0].wide)
+	}
+}
+
+// TestClockFollowsLoad checks that a trial at the clock of an idle CPU is disturbed after another trial
+// has shown the full clock, and that the error then says what to do about the governor.
+func TestClockFollowsLoad(t *testing.T) {
+	at := func(chain, wide float64) reading {
+		bursts := [][]pace{steady(100, chain, wide)}
+		return reading{before: bursts, during: bursts, after: bursts, use: use{steal: []float64{0}}}
+	}
+	idle, busy := at(15000, 18000), at(5000, 6000)
+	b := makeBaseline(idle.before, busy.during, idle.after, use{})
+	if _, why := judge([]int{3}, b, idle, DefaultSlowdown); why != "" {
+		t.Errorf("before any load: %q", why)
+	}
+	b.improve(busy)
+	_, why := judge([]int{3}, b, idle, DefaultSlowdown)
+	if want := "CPU 3 ran at 0.33 of its best speed, as with a lower clock"; !strings.Contains(why, want) {
+		t.Errorf("after a trial with load: got %q, want %q", why, want)
+	}
+	for governor, want := range map[string]string{
+		"": "", "performance": "",
+		"schedutil":             "; the CPU frequency governor is schedutil, which may lower the clock: cpupower frequency-set -g performance",
+		"performance,powersave": "; the CPU frequency governor is performance,powersave, which may lower the clock: cpupower frequency-set -g performance",
+	} {
+		if err := AdviseClock(ErrTooNoisy, why, governor); !errors.Is(err, ErrTooNoisy) || err.Error() != ErrTooNoisy.Error()+want {
+			t.Errorf("governor %q: %v", governor, err)
+		}
+	}
+	if err := AdviseClock(ErrTooNoisy, "disturbed: the hypervisor took 0.20 of CPU 3", "schedutil"); err.Error() != ErrTooNoisy.Error() {
+		t.Errorf("the clock was not the reason: %v", err)
+	}
+	if err := AdviseClock(nil, why, "schedutil"); err != nil {
+		t.Errorf("advice without an error: %v", err)
 	}
 }
 
