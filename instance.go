@@ -37,12 +37,8 @@ func (s State) MarshalText() ([]byte, error) {
 	return []byte(stateNames[s]), nil
 }
 
-// UnmarshalText reads the state's name; an empty name means Active.
+// UnmarshalText reads the state's name.
 func (s *State) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*s = Active
-		return nil
-	}
 	for i, name := range stateNames {
 		if name == string(text) {
 			*s = State(i)
@@ -59,7 +55,7 @@ type Instance struct {
 	Name    string         `json:"name"`             // Unique in the director, such as reg-1.
 	Type    string         `json:"type"`             // Its aggregate type.
 	Address netip.AddrPort `json:"address"`          // Where its ingress listens.
-	Weight  float64        `json:"weight"`           // Its capacity, such as transactions a second. Its share of the type's keys is proportional to it.
+	Weight  float64        `json:"weight,omitempty"` // Its capacity, such as transactions a second. Its share of the type's keys is proportional to it. In a request, 0 is the director's default, 1.
 	Region  string         `json:"region,omitempty"` // Its location; empty: none.
 	State   State          `json:"state"`            // Says which transactions it gets.
 	ID      uint16         `json:"id,omitempty"`     // Its number within the type, carried in Record-Route, Path and TEID; 0: the table derives one from the name.

@@ -18,8 +18,8 @@ import (
 )
 
 // Version is the version of the Analysis format. It increases when a reader of the
-// older format would misread the newer one.
-const Version = 1
+// older format would misread the newer one. Version 1 had times as numbers of ns since 1970.
+const Version = 2
 
 // An Analysis is what affinity.json has: types of transactions, how much functions
 // have to do with each other in them, and the aggregates that serve them.
@@ -145,7 +145,7 @@ func describe(flows []*flow.Transaction) []Flow {
 // JSON returns the analysis as the text of affinity.json.
 func (a *Analysis) JSON() ([]byte, error) { return document.Indent(a) }
 
-// Parse reads the text of affinity.json.
+// Parse reads the text of affinity.json, also of version 1.
 func Parse(text []byte) (*Analysis, error) {
 	var head struct {
 		Version int `json:"affinity"`
@@ -153,8 +153,8 @@ func Parse(text []byte) (*Analysis, error) {
 	if err := json.Unmarshal(text, &head); err != nil {
 		return nil, fmt.Errorf("no affinity.json: %w", err)
 	}
-	if head.Version != Version {
-		return nil, fmt.Errorf("affinity.json of version %d: want %d", head.Version, Version)
+	if head.Version < 1 || head.Version > Version {
+		return nil, fmt.Errorf("affinity.json of version %d: want 1 to %d", head.Version, Version)
 	}
 	a := new(Analysis)
 	if err := json.Unmarshal(text, a); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"vitrine/affinity/flow"
+	"vitrine/affinity/message"
 	"vitrine/document"
 	"vitrine/document/schematest"
 )
@@ -33,12 +34,20 @@ func TestPublishedSchemas(t *testing.T) {
 }
 
 func analysisSchema(comments map[string]string) *jsonschema.Schema {
-	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments, Namer: definition}
+	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, RequiredFromJSONSchemaTags: true, CommentMap: comments, Namer: definition, Mapper: instant}
 	s := r.Reflect(Analysis{})
 	s.Title = "Vitrine affinity"
 	version, _ := s.Properties.Get("affinity")
 	version.Const = Version
 	return s
+}
+
+// instant returns the schema of a time that is an integer in Go; nil for other types.
+func instant(t reflect.Type) *jsonschema.Schema {
+	if t != reflect.TypeFor[message.Instant]() {
+		return nil
+	}
+	return &jsonschema.Schema{Type: "string", Format: "date-time"}
 }
 
 // definition names the definition of a type. Packages that read captures have types of
@@ -66,6 +75,28 @@ func TestAnalysesFitTheSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		validate(t, a)
+	}
+}
+
+// TestParse checks that versions 1 and 2 of affinity.json are read with the same times, and that no other
+// version is read.
+func TestParse(t *testing.T) {
+	const at = 1763900000123456789
+	for text, want := range map[string]string{
+		`{"affinity": 1, "captured": {"read": {"begin": 1763900000123456789}}}`:              "",
+		`{"affinity": 2, "captured": {"read": {"begin": "2025-11-23T12:13:20.123456789Z"}}}`: "",
+		`{"affinity": 3}`: "affinity.json of version 3: want 1 to 2",
+		`{}`:              "affinity.json of version 0: want 1 to 2",
+	} {
+		a, err := Parse([]byte(text))
+		switch {
+		case want != "":
+			if err == nil || err.Error() != want {
+				t.Errorf("%s: got error %v, want %q", text, err, want)
+			}
+		case err != nil || a.Captured.Read.Begin != at:
+			t.Errorf("%s: got %+v, error %v, want begin %d", text, a, err, at)
+		}
 	}
 }
 

@@ -138,6 +138,7 @@ func New(ctx context.Context, o Options) (_ *Director, err error) {
 	if err := d.openProtocols(c, inherited); err != nil {
 		return nil, err
 	}
+	d.meter.SetDialogs(d.state.Dialogs)
 	if err := d.openControl(ctx, c); err != nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func (d *Director) restore(c *Config) (old *state, err error) {
 	d.roster.applied(version)
 	d.state = state{Version: stateVersion, Digest: c.Digest(), Parts: c.parts(), Rules: rules, Terms: d.roster.allTerms(), Current: fresh, Starts: 1}
 	if old != nil {
-		d.state.Starts = old.Starts + 1
+		d.state.Starts, d.state.Dialogs = old.Starts+1, old.Dialogs
 	}
 	return old, d.firstTable(c, old)
 }
@@ -250,6 +251,12 @@ func (d *Director) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	g, ctx := errgroup.WithContext(ctx)
+	// First, because ready takes over the times of the epochs: an epoch that is published meanwhile may never
+	// be in force. Without the counts, instances with transactions in flight look drained, so requests wait in
+	// the control listener until then.
+	if err := d.options.Handover.ready(d); err != nil {
+		stop(err)
+	}
 	g.Go(func() error { return d.publishChanges(ctx) })
 	g.Go(func() error { return d.watch.run(ctx) })
 	g.Go(func() error { return d.tick(ctx) })
@@ -261,11 +268,6 @@ func (d *Director) Run(ctx context.Context) error {
 		defer close(restarts)
 		return d.listenToRestart(ctx)
 	})
-	if err := d.options.Handover.ready(d); err != nil {
-		stop(err)
-	}
-	// After ready, which takes over the counts: without them, instances with transactions in flight look
-	// drained. Until then requests wait in the listener.
 	g.Go(func() error { return d.serveControl(ctx) })
 	d.log.Info("serving", "control", d.control.Addr().String(), "epoch", d.epochs.View().Table.Epoch())
 	g.Go(func() error {

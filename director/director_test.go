@@ -1,6 +1,7 @@
 package director
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -34,6 +35,7 @@ instances:
   - {name: reg-1, type: registration, address: "127.0.0.1:15061", weight: 100}
   - {name: reg-2, type: registration, address: "127.0.0.1:15062", weight: 100}
   - {name: ses-1, type: session, address: "127.0.0.1:15063"}
+regions: [{name: eu, networks: [10.1.0.0/16]}]
 transition: 2s
 health: {sip: "off"}
 `
@@ -160,6 +162,8 @@ func TestBadFiles(t *testing.T) {
 		"listen:":                              {"workers: 0\nlisten:", "workers"},
 		"  - {type: session}\n":                {"", "type session without a rule"},
 		"drain: dialog":                        {"drain: dialogue", "drain"},
+		"drain: dialog}":                       {"drain: dialog, rooms: [{region: ue, share: 1}]}", "no region ue"},
+		"protocol: sip, drain":                 {"rooms: [{region: eu, share: 1}, {region: eu, share: 0}], protocol: sip, drain", "duplicate region eu"},
 		"types:":                               {"types: [", "mend the YAML"},
 		"name: registration, protocol":         {"name: registration, transport: tcp, protocol", "6:37: no tcp:// listener in listen.sip: type registration sends over tcp"},
 		`127.0.0.1:15063"}`:                    {`[::1]:15063"}`, "14:43: [::1]:15063: want an address of the IP family of a listener"},
@@ -251,8 +255,10 @@ func TestControl(t *testing.T) {
 		t.Errorf("got status %+v, epoch %d", s, v.Epoch())
 	}
 	before := s.Epoch
-	if _, err := r.client.Alter(ctx, "reg-1", client.Change{Weight: &weight}); err != nil { // the present weight: no change
-		t.Error(err)
+	// The present weight is no change. A count of 0 would be wrong, because the answer has no counts.
+	if status, _, text := r.request(t, http.MethodPatch, "/v1/instances/reg-1", `{"weight": 300}`); status != http.StatusOK ||
+		!bytes.Contains(text, []byte(`"weight":300,`)) || bytes.Contains(text, []byte(`"in_flight"`)) {
+		t.Errorf("got %d: %s", status, text)
 	}
 	if err := r.client.Remove(ctx, "reg-3"); err != nil {
 		t.Error(err)
@@ -302,6 +308,8 @@ func TestRefusals(t *testing.T) {
 		"all or none":                      r.client.AlterAll(ctx, map[string]client.Change{"reg-1": {Region: new(string)}, "reg-8": {}}),
 		"no type tea: want one of":         r.client.PutRules(ctx, []client.Rule{{Type: "tea"}}),
 		"a share outside":                  r.client.PutRooms(ctx, []client.Room{{Type: "session", Region: "eu", Share: 2}}),
+		"400: rooms: no region ue":         r.client.PutRooms(ctx, []client.Room{{Type: "session", Region: "ue", Share: 0.5}}),
+		"400: rooms: duplicate region eu":  r.client.PutRooms(ctx, []client.Room{{Type: "session", Region: "eu"}, {Type: "session", Region: "eu", Share: 1}}),
 		"duplicate name":                   r.client.PutAll(ctx, []vitrine.Instance{good, good}),
 		"409: this director was started":   r.client.Restart(ctx),
 	} {
@@ -312,7 +320,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
-	for _, body := range []string{"", "{", `{"weigth": 5}`, `{"weight": 5} {}`, `{"state": "gone"}`, strings.Repeat(" ", maxBody+1)} {
+	for _, body := range []string{"", "{", `{"weigth": 5}`, `{"weight": 5} {}`, `{"state": "gone"}`, `{"state": ""}`, strings.Repeat(" ", maxBody+1)} {
 		q, err := http.NewRequestWithContext(ctx, http.MethodPatch, "http://director/v1/instances/reg-1", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 // TestOverloadMistakes checks that the bounds of a gate's rate leave it room.
 func TestOverloadMistakes(t *testing.T) {
 	for more, want := range map[string]string{
-		"overload: {target: 100ms, min: 20, max: 8}\n":      "17:32: min 20 above max 8: want min at most max",
-		"overload: {target: 100ms, max: 8, initial: 9.5}\n": "17:44: initial 9.5 above max 8: want initial at most max",
-		"overload: {target: 100ms, burst: 1e11}\n":          "17:34: overload.burst is 1e11: want at most 1000000",
+		"overload: {target: 100ms, min: 20, max: 8}\n":      "18:32: min 20 above max 8: want min at most max",
+		"overload: {target: 100ms, max: 8, initial: 9.5}\n": "18:44: initial 9.5 above max 8: want initial at most max",
+		"overload: {target: 100ms, burst: 1e11}\n":          "18:34: overload.burst is 1e11: want at most 1000000",
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "bad.yaml"), good+more)
 		if _, err := Load(path); !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), path+":"+want) {

@@ -272,7 +272,7 @@ func (d *Director) freeze(ctx context.Context) error {
 			return err
 		}
 		d.publishing.Lock()
-		d.keepTerms()
+		d.keepTerms(d.state.Dialogs)
 		unsaved := d.unsaved
 		d.frozen = unsaved == nil && wait == 0 && d.roster.freeze(d.published)
 		frozen := d.frozen

@@ -38,7 +38,8 @@ func TestFailedRestartIsShown(t *testing.T) {
 
 // TestControlWaitsForTheCounts asks a new process for an instance before the old process has handed over
 // its counts. An answer without them would show an instance with transactions in flight as drained, and
-// counts that fall and rise again.
+// counts that fall and rise again. A publication must wait too, because the old process also hands over the
+// times of the epochs.
 func TestControlWaitsForTheCounts(t *testing.T) {
 	old, next := newDirector(t, long), newDirector(t, long)
 	old.meter.Worker().Begin(old.now(), old.epochs.View().Table.ByName("reg-1"), 1)
@@ -54,6 +55,7 @@ func TestControlWaitsForTheCounts(t *testing.T) {
 	if next.options.Handover.upgrader, err = upgrader(); err != nil {
 		t.Fatal(err)
 	}
+	next.watch.notify()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- next.Run(ctx) }()
@@ -77,6 +79,9 @@ func TestControlWaitsForTheCounts(t *testing.T) {
 	}
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("before the counts came, the new process answered: %v", err)
+	}
+	if len(next.watch.changed) == 0 {
+		t.Error("before the times of the epochs came, the new process published its findings")
 	}
 	if _, err := stream.WriteTo(to); err != nil {
 		t.Fatal(err)

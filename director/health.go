@@ -280,7 +280,7 @@ func askSCTP(ctx context.Context, to netip.AddrPort) error {
 }
 
 // exchange sends a message over UDP up to three times, a third of the time apart, until
-// right accepts an answer.
+// right accepts an answer or ctx is done.
 func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func([]byte) bool) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", to.String())
@@ -288,6 +288,7 @@ func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func
 		return err
 	}
 	defer c.Close() // an error loses nothing
+	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })()
 	end, _ := ctx.Deadline()
 	again := time.Until(end) / 3
 	answer := make([]byte, 4096) // a longer answer is cut; right looks at its start
@@ -301,6 +302,9 @@ func exchange(ctx context.Context, to netip.AddrPort, message []byte, right func
 		}
 		if err := c.SetReadDeadline(wait); err != nil {
 			return err
+		}
+		if ctx.Err() != nil { // this deadline may have replaced the one that ends a read
+			break
 		}
 		for {
 			n, err := c.Read(answer)

@@ -1,15 +1,18 @@
 package director
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"vitrine/director/client"
 	"vitrine/director/directortest"
@@ -115,6 +118,22 @@ func TestEchoHasTheSharedCounter(t *testing.T) {
 	}
 	if n := commands.Load(); n > 0 {
 		t.Errorf("%d Echo Requests have the sequence number of a command", n)
+	}
+}
+
+// TestCheckEndsWithItsContext ends a check of an instance that does not answer. The end of the director waits
+// for its checks, and must not wait for such an instance.
+func TestCheckEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	address := directortest.Answer(t, "127.0.0.1:0", func([]byte) []byte {
+		cancel()
+		return nil
+	})
+	began := time.Now()
+	err := askOptions(ctx, netip.MustParseAddrPort(address))
+	if took := time.Since(began); err == nil || took > 15*time.Second {
+		t.Errorf("the check ended after %v with error %v, want an error at once", took, err)
 	}
 }
 

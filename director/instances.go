@@ -3,7 +3,9 @@ package director
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
+	"slices"
 
 	"vitrine"
 	"vitrine/director/client"
@@ -28,7 +30,7 @@ func (d *Director) instances() []client.Instance {
 	return all
 }
 
-// types returns the highest IDs and the counts of the types.
+// types returns the highest IDs, what draining waits for, and the counts of the types.
 func (d *Director) types() []client.Type {
 	all, configured := []client.Type{}, d.config.Load().Types
 	for _, t := range d.meter.Types() {
@@ -36,6 +38,9 @@ func (d *Director) types() []client.Type {
 			continue
 		}
 		of := client.Type{Name: t.Name, HighestID: highestOf(configured, t.Name), Refused: map[string]uint64{}}
+		if c := typeOf(configured, t.Name); c != nil {
+			of.Drain = c.Drain
+		}
 		for cause, n := range t.Failures {
 			if n > 0 {
 				of.Refused[cause] = n
@@ -46,22 +51,23 @@ func (d *Director) types() []client.Type {
 	return all
 }
 
-// healthOf returns one instance with its health, without counts.
-func (d *Director) healthOf(in vitrine.Instance) client.Instance {
-	out := client.Instance{Instance: in, Health: "up", Reason: d.watch.reason(in.Name)}
-	if out.Reason != "" {
-		out.Health = "away"
-	} else if busy := d.busy.Load(); busy != nil && (*busy)[in.Name] {
-		out.Health = "full"
+// healthOf returns the health of an instance, and why it is away.
+func (d *Director) healthOf(name string) (health, reason string) {
+	if reason = d.watch.reason(name); reason != "" {
+		return "away", reason
 	}
-	return out
+	if busy := d.busy.Load(); busy != nil && (*busy)[name] {
+		return "full", ""
+	}
+	return "up", ""
 }
 
 // view returns one instance with its health and counts.
 func (d *Director) view(in vitrine.Instance, c meter.Instance) client.Instance {
-	out := d.healthOf(in)
+	out := client.Instance{Instance: in}
+	out.Health, out.Reason = d.healthOf(in.Name)
 	out.Messages, out.Transactions, out.Ended, out.InFlight, out.Proceeding = c.Messages, c.Begun, c.Ended, c.InFlight, c.Proceeding
-	out.Dialogs, out.DialogsBegun, out.Quiet = int64(c.DialogsBegun)-int64(c.DialogsEnded), c.DialogsBegun, c.Quiet
+	out.Dialogs, out.DialogsBegun, out.Quiet = c.Dialogs, c.DialogsBegun, c.Quiet
 	out.Latencies = c.Latencies
 	if n := c.Latencies.Count(); n > 0 {
 		out.Latency = c.Latency.Seconds() / float64(n)
@@ -120,14 +126,19 @@ func (d *Director) acceptsChanges(w http.ResponseWriter) bool {
 	return true
 }
 
-// complete checks an instance from REST and fills in its defaults.
-func (d *Director) complete(in *vitrine.Instance, name string) error {
-	bad := func(found, want string) error {
-		return &vitrine.BadInput{File: "instance " + name, Found: found, Want: want}
+// A givenInstance is an instance in a request.
+type givenInstance struct {
+	vitrine.Instance
+	Weight *float64 `json:"weight"` // nil: 1
+}
+
+// complete checks an instance from REST, and returns it with its defaults.
+func (d *Director) complete(given *givenInstance, name string) (vitrine.Instance, error) {
+	in := given.Instance
+	bad := func(found, want string) (vitrine.Instance, error) {
+		return in, &vitrine.BadInput{File: "instance " + name, Found: found, Want: want}
 	}
-	if in.Name == "" {
-		in.Name = name
-	}
+	in.Name, in.Weight = cmp.Or(in.Name, name), 1
 	if in.Name != name {
 		return bad("the body names "+in.Name, "want the name of the path, or none")
 	}
@@ -135,7 +146,7 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 		return bad("invalid name", document.NameWant)
 	}
 	if err := checkRegion(name, in.Region); err != nil {
-		return err
+		return in, err
 	}
 	c := d.config.Load()
 	if c.Type(in.Type) == nil {
@@ -144,8 +155,13 @@ func (d *Director) complete(in *vitrine.Instance, name string) error {
 	if !isPlace(in.Address) {
 		return bad("address "+in.Address.String(), placeWant)
 	}
-	in.Weight = cmp.Or(in.Weight, 1)
-	return c.checkSender(in)
+	if given.Weight != nil {
+		in.Weight = *given.Weight
+	}
+	if err := checkWeight(name, in.Weight); err != nil {
+		return in, err
+	}
+	return in, c.checkSender(&in)
 }
 
 // checkSender checks that there is a listener to send from to an instance, whose type c has.
@@ -164,18 +180,27 @@ func checkRegion(name, region string) error {
 	return &vitrine.BadInput{File: "instance " + name, Found: "region " + region, Want: document.NameWant}
 }
 
+// checkWeight checks the weight of an instance from REST.
+func checkWeight(name string, weight float64) error {
+	if weight > 0 && !math.IsInf(weight, 1) {
+		return nil
+	}
+	return &vitrine.BadInput{File: "instance " + name, Found: fmt.Sprintf("weight %v", weight), Want: "want a number above 0; to send it nothing new, set its state to draining"}
+}
+
 func (d *Director) putInstance(w http.ResponseWriter, r *http.Request) {
-	var in vitrine.Instance
-	if !d.acceptsChanges(w) || !read(w, r, &in) {
+	var given givenInstance
+	if !d.acceptsChanges(w) || !read(w, r, &given) {
 		return
 	}
 	name := r.PathValue("name")
-	if err := d.complete(&in, name); err != nil {
+	in, err := d.complete(&given, name)
+	if err != nil {
 		fail(w, err)
 		return
 	}
 	status := http.StatusOK
-	err := d.roster.change(func(draft *draft) error {
+	err = d.roster.change(func(draft *draft) error {
 		if _, ok := draft.instances[name]; !ok {
 			status = http.StatusCreated
 		}
@@ -199,20 +224,21 @@ func (d *Director) answerInstance(w http.ResponseWriter, status int, name string
 }
 
 func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
-	var all []vitrine.Instance
+	var all []givenInstance
 	if !d.acceptsChanges(w) || !read(w, r, &all) {
 		return
 	}
 	err := d.roster.change(func(draft *draft) error {
 		draft.instances = make(map[string]vitrine.Instance, len(all))
 		for i := range all {
-			if err := d.complete(&all[i], all[i].Name); err != nil {
+			in, err := d.complete(&all[i], all[i].Name)
+			if err != nil {
 				return err
 			}
-			if _, ok := draft.instances[all[i].Name]; ok {
-				return &vitrine.BadInput{File: "instance " + all[i].Name, Found: "duplicate name"}
+			if _, ok := draft.instances[in.Name]; ok {
+				return &vitrine.BadInput{File: "instance " + in.Name, Found: "duplicate name"}
 			}
-			draft.instances[all[i].Name] = all[i]
+			draft.instances[in.Name] = in
 		}
 		return nil
 	})
@@ -221,6 +247,14 @@ func (d *Director) putInstances(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, d.instances())
+}
+
+// An alteredInstance is the answer to a change. It has no counts, because an orchestrator that changes
+// thousands of weights a minute does not need them.
+type alteredInstance struct {
+	vitrine.Instance
+	Health string `json:"health"`
+	Reason string `json:"reason,omitempty"`
 }
 
 func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
@@ -233,9 +267,8 @@ func (d *Director) patchInstance(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	// Leave out the counts: an orchestrator that changes thousands of weights a minute
-	// does not need them.
-	answer(w, http.StatusOK, d.healthOf(in))
+	health, reason := d.healthOf(in.Name)
+	answer(w, http.StatusOK, alteredInstance{in, health, reason})
 }
 
 func (d *Director) patchInstances(w http.ResponseWriter, r *http.Request) {
@@ -327,22 +360,45 @@ func (d *Director) getRooms(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, rooms)
 }
 
+// A givenRoom is a room in a request.
+type givenRoom struct {
+	Type   string   `json:"type"`
+	Region string   `json:"region"`
+	Share  *float64 `json:"share"` // nil: left out, which is refused
+}
+
+// rooms checks rooms from REST.
+func (c *Config) rooms(given []givenRoom) ([]table.Room, error) {
+	bad := func(found, want string) ([]table.Room, error) {
+		return nil, &vitrine.BadInput{File: "rooms", Found: found, Want: want}
+	}
+	rooms := make([]table.Room, 0, len(given))
+	for _, g := range given {
+		switch {
+		case c.Type(g.Type) == nil:
+			return bad("no type "+g.Type, "want one of the configuration file's")
+		case g.Share == nil:
+			return bad("no share", "want 0 to 1, the share of its own traffic that the region keeps")
+		case *g.Share < 0 || *g.Share > 1:
+			return bad("a share outside 0 to 1", "")
+		case !slices.ContainsFunc(c.Regions, func(r Region) bool { return r.Name == g.Region }):
+			return bad("no region "+g.Region, "want one of those under regions in the configuration file")
+		case slices.ContainsFunc(rooms, func(r table.Room) bool { return r.Type == g.Type && r.Region == g.Region }):
+			return bad("duplicate region "+g.Region+" of type "+g.Type, "give it one share")
+		}
+		rooms = append(rooms, table.Room{Type: g.Type, Region: g.Region, Share: *g.Share})
+	}
+	return rooms, nil
+}
+
 func (d *Director) putRooms(w http.ResponseWriter, r *http.Request) {
-	var rooms []table.Room
-	if !d.acceptsChanges(w) || !read(w, r, &rooms) {
+	var given []givenRoom
+	if !d.acceptsChanges(w) || !read(w, r, &given) {
 		return
 	}
-	err := d.roster.edit(func(draft *draft) error {
-		for _, room := range rooms {
-			if d.config.Load().Type(room.Type) == nil {
-				return &vitrine.BadInput{File: "rooms", Found: "no type " + room.Type, Want: "want one of the configuration file's"}
-			}
-			if !(room.Share >= 0 && room.Share <= 1) {
-				return &vitrine.BadInput{File: "rooms", Found: "a share outside 0 to 1"}
-			}
-		}
-		draft.rooms = rooms
-		return nil
+	err := d.roster.edit(func(draft *draft) (err error) {
+		draft.rooms, err = d.config.Load().rooms(given)
+		return err
 	})
 	if err != nil {
 		fail(w, err)

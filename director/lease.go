@@ -317,13 +317,13 @@ func (d *Director) expireLeases() {
 	}
 }
 
-// saveTerms writes the state to disk if leases have been renewed since, or if the last write failed.
-// Changes of leases are written with their epoch. So a process that dies may forget the last renewals,
-// and a lease may then end too early, but not too late.
+// saveTerms writes the state to disk if leases have been renewed or counts of dialogs have changed since,
+// or if the last write failed. Changes of leases are written with their epoch. So a process that dies may
+// forget the last renewals, and a lease may then end too early, but not too late.
 func (d *Director) saveTerms() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
-	d.keepTerms()
+	d.keepTerms(d.dialogs())
 }
 
 // saveLast is saveTerms at the end of Run. It waits for the disk without a limit, because a write must not
@@ -332,18 +332,28 @@ func (d *Director) saveLast() {
 	d.publishing.Lock()
 	defer d.publishing.Unlock()
 	d.disk.wait()
-	d.keepTerms()
+	d.keepTerms(d.dialogs())
 	d.disk.wait()
 }
 
 // keepTerms is saveTerms for a caller that holds the lock of publications.
-func (d *Director) keepTerms() {
+func (d *Director) keepTerms(dialogs map[string]int64) {
 	terms := d.roster.allTerms()
-	if d.frozen || d.unsaved == nil && maps.EqualFunc(terms, d.state.Terms, func(a, b term) bool { return a.Token == b.Token && a.Until == b.Until }) {
+	if d.frozen || d.unsaved == nil && maps.Equal(dialogs, d.state.Dialogs) && maps.EqualFunc(terms, d.state.Terms, func(a, b term) bool { return a.Token == b.Token && a.Until == b.Until }) {
 		return
 	}
-	d.state.Terms = terms
+	d.state.Terms, d.state.Dialogs = terms, dialogs
 	d.save()
+}
+
+// dialogs returns the open dialogs of the instances whose draining waits for them, by name. Those of S1AP
+// end with the process.
+func (d *Director) dialogs() map[string]int64 {
+	c := d.config.Load()
+	return d.meter.Dialogs(func(typeName string) bool {
+		t := c.Type(typeName)
+		return t != nil && t.Drain == DrainDialogs && t.Protocol != S1AP
+	})
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

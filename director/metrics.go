@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,8 +88,7 @@ func (c *collector) instances(e emitter) {
 		e.gauge("transactions_in_flight", "Transactions without a final answer; add up over directors to drain.", float64(in.InFlight), l...)
 		e.count("transactions_untimed_total", "Transactions forgotten for lack of room.", in.Untimed, l...)
 		e.count("dialogs_begun_total", "Dialogs begun through this director.", in.DialogsBegun, l...)
-		e.count("dialogs_ended_total", "Dialogs ended through this director; only sums over directors balance.", in.DialogsEnded, l...)
-		e.send(prometheus.CounterValue, "latency_seconds_total", "Sum of instance_latency_seconds.", in.Latency.Seconds(), l...)
+		e.count("dialogs_ended_total", "Dialogs ended through this director; only sums over directors balance, and not after a restart without a hand-over or a removal of the instance.", in.DialogsEnded, l...)
 		for outcome, n := range in.Ended {
 			e.count("transactions_ended_total", "Transactions by outcome.", n, with("outcome", outcome)...)
 		}
@@ -179,6 +179,7 @@ func (c *collector) service(e emitter) {
 		e.gauge("lease_left_seconds", "Time until the lease of the type's weights expires, unless it is renewed.", l.Left, "type", l.Type, "holder", l.Holder)
 	}
 	e.gauge("epoch", "Number of the table in force.", float64(v.Table.Epoch()))
+	e.gauge("table_digest", "Hash of instances, rooms and rules. Directors side by side that steer alike have the same.", d.tableDigest())
 	e.count("epochs_total", "Changes of epoch since the start.", d.counts.epochs.Load())
 	e.count("publications_total", "Changes of epoch or health since the start.", d.counts.publications.Load())
 	e.count("state_failures_total", "Writes of the state file that failed or came late.", d.counts.stateFailures.Load())
@@ -192,6 +193,17 @@ func (c *collector) service(e emitter) {
 	for what, n := range map[string]uint64{"kept": s.Kept, "moved": s.Moved, "gone": s.Gone, "unknown": s.Unknown, "forgotten": s.Forgotten, "none": s.None} {
 		e.count("steered_total", "Messages not simply steered by the table in force: kept at the old instance; moved to the new one; of those, gone because the old instance went away; unknown after a restart; forgotten for lack of memory; none because no instance was available.", n, "how", what)
 	}
+}
+
+// tableDigest returns a hash of 48 bits, which a float64 holds exactly. Leases are left out, because they
+// change every few seconds during a measurement.
+func (d *Director) tableDigest() float64 {
+	d.publishing.Lock()
+	base, rules := d.state.Current, d.state.Rules
+	d.publishing.Unlock()
+	base.Leases = nil
+	n, _ := strconv.ParseUint(digestOf([]any{base.digest(), rules}), 16, 64) // 64 bits in hexadecimal
+	return float64(n >> 16)
 }
 
 // collectDatagrams sends the counters of a protocol's datagrams and of all its drops.

@@ -70,7 +70,7 @@ func (d *Director) publish() (wait time.Duration, err error) {
 		}
 	}
 	if next == v.Table {
-		d.keepTerms()
+		d.keepTerms(d.state.Dialogs)
 	} else {
 		d.recordEpoch(fresh, rules)
 		d.watch.follow(next, d.config.Load())
@@ -108,7 +108,7 @@ func (d *Director) save() {
 	case d.unsaved != nil:
 		d.counts.stateFailures.Add(1)
 		if was == nil {
-			d.log.Error("cannot save the state; a restart would lose this epoch", "epoch", d.state.Current.Epoch, "error", d.unsaved)
+			d.log.Error("cannot save the state; a restart would lose the last change", "epoch", d.state.Current.Epoch, "error", d.unsaved)
 		}
 	case was != nil:
 		d.log.Info("the state is saved again", "epoch", d.state.Current.Epoch)

@@ -169,6 +169,31 @@ func TestReloadReachesInstancesOfREST(t *testing.T) {
 	}
 }
 
+// TestTableDigest checks that directors side by side with the same file have the same metric, and that a
+// change at one of them shows.
+func TestTableDigest(t *testing.T) {
+	one, two := runGood(t), runGood(t)
+	if a, b := one.tableDigest(), two.tableDigest(); a != b || a == 0 {
+		t.Errorf("got the digests %v and %v of the same file", a, b)
+	}
+	for what, change := range map[string]func() error{
+		"drain": func() error { _, err := one.client.Drain(t.Context(), "reg-1"); return err },
+		"rules": func() error { return one.client.PutRules(t.Context(), []client.Rule{{Type: "session"}}) },
+	} {
+		before := one.tableDigest()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		one.settle(t)
+		if one.tableDigest() == before {
+			t.Errorf("%s: the digest is the same as before", what)
+		}
+	}
+	if _, _, text := one.request(t, http.MethodGet, "/metrics", ""); !strings.Contains(string(text), "\nvitrine_director_table_digest ") {
+		t.Error("/metrics lacks the digest")
+	}
+}
+
 // hasMetric checks that /metrics has a line.
 func (r *running) hasMetric(t *testing.T, line string) {
 	t.Helper()
@@ -220,6 +245,18 @@ func TestReloadLimitsIDs(t *testing.T) {
 	defer next.Close()
 	if n := id(next); n == 0 || n > gtpc.MaxID {
 		t.Errorf("after a restart the ID is %d, want at most %d", n, gtpc.MaxID)
+	}
+}
+
+// TestTypesHaveTheirDrain checks that the director tells what draining waits for. An orchestrator compares that
+// with its own file.
+func TestTypesHaveTheirDrain(t *testing.T) {
+	got := map[string]string{}
+	for _, ty := range newDirector(t, good).types() {
+		got[ty.Name] = ty.Drain
+	}
+	if want := map[string]string{"registration": DrainTransactions, "session": DrainDialogs}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

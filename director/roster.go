@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -66,8 +65,8 @@ func (r *roster) alterAll(changes map[string]client.Change) ([]vitrine.Instance,
 			return nil, &Absent{name}
 		}
 		if c.Weight != nil {
-			if !(*c.Weight > 0) || math.IsInf(*c.Weight, 1) {
-				return nil, &vitrine.BadInput{File: "instance " + name, Found: fmt.Sprintf("weight %v", *c.Weight), Want: "want a number above 0; to send it nothing new, set its state to draining"}
+			if err := checkWeight(name, *c.Weight); err != nil {
+				return nil, err
 			}
 			in.Weight = *c.Weight
 		}

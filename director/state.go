@@ -27,7 +27,8 @@ type state struct {
 	Previous *epochState `json:"previous,omitempty"`
 	Rules    []Rule      `json:"rules"`
 
-	Terms map[string]term `json:"terms,omitempty"` // the latest leases, by type
+	Terms   map[string]term  `json:"terms,omitempty"`   // the latest leases, by type
+	Dialogs map[string]int64 `json:"dialogs,omitempty"` // open at instances whose draining waits for them, by name
 
 	Boot    string        `json:"boot_id"`
 	Changed time.Duration `json:"changed_ns"` // since that boot

@@ -182,6 +182,40 @@ func TestIdleWithADialog(t *testing.T) {
 	})
 }
 
+// TestDialogsOutliveARestart starts a director again without a hand-over, once with a dialog open and once
+// with a dialog that began at another director and ended here. An instance with a dialog is not drained. The
+// other director needs the count below 0 for the sum.
+func TestDialogsOutliveARestart(t *testing.T) {
+	for began, want := range map[bool]int64{true: 1, false: -1} {
+		var clock skipper
+		path := write(t, filepath.Join(t.TempDir(), "director.yaml"), long)
+		r := run(t, path, clock.options)
+		r.meter.Worker().Dialog(r.epochs.View().Table.ByName("ses-1"), began)
+		r.saveTerms()
+		if s, err := readState(r.config.Load().State); err != nil || s.Dialogs["ses-1"] != want {
+			t.Errorf("got state %+v, %v, want %d dialogs", s, err, want)
+		}
+		r.stop()
+		r = run(t, path, clock.options)
+		r.meter.Expire(r.now()) // from now on the director sees that the instance gets no request
+		if _, err := r.client.Drain(t.Context(), "ses-1"); err != nil {
+			t.Fatal(err)
+		}
+		r.settle(t)
+		clock.skip(61 * time.Second)
+		until(t, "the instance is idle", func() bool {
+			in, err := r.client.Instance(t.Context(), "ses-1")
+			if err != nil || in.Dialogs != want || in.DialogsBegun != 0 || in.Drained != (in.Idle && !began) {
+				t.Fatalf("got %+v, %v, want %d dialogs, and drained only without one", in, err, want)
+			}
+			return in.Idle
+		})
+		r.meter.Worker().Dialog(r.epochs.View().Table.ByName("ses-1"), false)
+		r.checkIsDrained(t, "ses-1", true)
+		r.stop()
+	}
+}
+
 // checkIsDrained checks whether an instance is drained.
 func (r *running) checkIsDrained(t *testing.T, name string, want bool) {
 	t.Helper()

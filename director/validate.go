@@ -368,10 +368,15 @@ func (c *validator) regions() {
 		}
 	}
 	for i, t := range c.Types {
+		rooms := map[string]bool{}
 		for j, r := range t.Rooms {
 			if !names[r.Region] {
 				c.Bad("no region "+r.Region, "want one of those under regions", "types", i, "rooms", j, "region")
 			}
+			if rooms[r.Region] {
+				c.Bad("duplicate region "+r.Region, "give it one share", "types", i, "rooms", j, "region")
+			}
+			rooms[r.Region] = true
 		}
 	}
 }

@@ -98,8 +98,7 @@ func (f File) Resolve(path string) string {
 // reason returns the error text without the operation and the path, because the
 // surrounding message names them.
 func reason(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()

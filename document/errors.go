@@ -47,12 +47,11 @@ func (e *Errors) Unique(what string, given []string, path func(i int) []any) {
 
 // Add adds an error, or each error of a joined error.
 func (e *Errors) Add(err error) {
-	var bad *vitrine.BadInput
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, each := range joined.Unwrap() {
 			e.Add(each)
 		}
-	} else if errors.As(err, &bad) {
+	} else if bad, ok := errors.AsType[*vitrine.BadInput](err); ok {
 		e.found = append(e.found, bad)
 	} else {
 		e.Bad(err.Error(), "")

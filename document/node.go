@@ -94,8 +94,7 @@ func (n Node) bad(at *yaml.Node, found, want string) *vitrine.BadInput {
 // decode reads the part without checking it against a schema.
 func (n Node) decode(into any) error {
 	if err := n.node.Decode(into); err != nil {
-		var t *yaml.TypeError
-		if errors.As(err, &t) {
+		if t, ok := errors.AsType[*yaml.TypeError](err); ok {
 			return n.BadInput(strings.Join(t.Errors, "; "), "")
 		}
 		return n.BadInput(strings.TrimPrefix(err.Error(), "yaml: "), "")

@@ -10,10 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"vitrine/document/schematest"
+	"vitrine/flex/unit"
 	"vitrine/internal/access"
 	"vitrine/internal/vitals"
 )
@@ -54,6 +55,9 @@ func TestAPIAnswers(t *testing.T) {
 	var s Status
 	if err := json.Unmarshal([]byte(body), &s); err != nil || status != http.StatusOK || len(s.Instances) != 1 || s.Instances[0].Name != "registration-1" {
 		t.Errorf("%d: %s, %v", status, body, err)
+	}
+	if !strings.Contains(body, `"memory":{`) || strings.Contains(body, "0001-01-01") {
+		t.Errorf("got %s, want what the policy remembers, without times that are not set", body)
 	}
 	for path, want := range map[string]string{
 		"/v1/events":                 `"kind":"start"`,
@@ -103,7 +107,7 @@ func TestListsAreNeverNull(t *testing.T) {
 }
 
 // TestOpenAPIHasAllPaths checks that the document describes exactly the served paths and the
-// fields of a status, and that clients made from it can send a token and expect refusals.
+// members of all answers, and that clients made from it can send a token and expect refusals.
 func TestOpenAPIHasAllPaths(t *testing.T) {
 	r, ask := served(t)
 	var document struct {
@@ -140,26 +144,13 @@ func TestOpenAPIHasAllPaths(t *testing.T) {
 	if patterns := slices.Sorted(maps.Keys(routes)); !slices.Equal(documented, patterns) {
 		t.Errorf("documented paths: %v\nserved paths: %v", documented, patterns)
 	}
-	now := time.Now()
 	for name, v := range map[string]any{
-		"Status":   Status{Away: []string{""}, StorePast: []string{""}, Services: []ServiceStatus{{}}},
-		"Instance": InstanceStatus{Address: "a", CPU: new(float64), Boot: 1, Reason: "r"},
-		"Event":    Event{At: now, Type: "t", Instance: "i", State: "s", Cause: "c"},
-		"Redline":  RedlineStatus{Under: &Measured{}, Last: &Measured{}, Next: &now, Waits: "w", Ratio: new(1.0)},
-		"Measured": Measured{Why: "w", Rate: 1, Low: 1, High: 1, Relief: 1},
+		"Status": Status{}, "Service": ServiceStatus{}, "Type": TypeStatus{}, "Memory": MemoryStatus{}, "Instance": InstanceStatus{},
+		"Member": unit.Member{}, "Event": Event{}, "Explanation": Explanation{}, "Redline": RedlineStatus{}, "Measured": Measured{},
 	} {
-		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var fields map[string]any
-		if err := json.Unmarshal(text, &fields); err != nil {
-			t.Fatal(err)
-		}
-		for field := range fields {
-			if _, ok := document.Components.Schemas[name].Properties[field]; !ok {
-				t.Errorf("%s has the field %s, but the OpenAPI document does not", name, field)
-			}
+		documented := slices.Sorted(maps.Keys(document.Components.Schemas[name].Properties))
+		if members := schematest.Members(v); !slices.Equal(documented, members) {
+			t.Errorf("%s: documented members: %v\nmembers: %v", name, documented, members)
 		}
 	}
 }

@@ -53,8 +53,8 @@ func TestASizeThatLeavesTheFileKeepsItsCapacity(t *testing.T) {
 					}
 				}
 				s := r.Status().Types[0]
-				if usable := 0.9 * 2 * want; s.Capacity != 2*want || s.Memory.Sight.Capacity != usable {
-					t.Errorf("got capacity %g, of which the policy uses %g, want %g and %g", s.Capacity, s.Memory.Sight.Capacity, 2*want, usable)
+				if usable := 0.9 * 2 * want; s.Capacity != 2*want || s.Memory.Capacity != usable {
+					t.Errorf("got capacity %g, of which the policy uses %g, want %g and %g", s.Capacity, s.Memory.Capacity, 2*want, usable)
 				}
 				if err := r.Drain("registration-1"); err != nil {
 					t.Fatal(err)

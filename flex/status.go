@@ -24,7 +24,7 @@ type Status struct {
 	Types     []TypeStatus     `json:"types"`
 	Instances []InstanceStatus `json:"instances"`
 
-	alerts int // see storeWatch.alerts
+	alerts int // events EventAlert whose reason still holds
 }
 
 // A ServiceStatus is the status of a service.
@@ -49,9 +49,24 @@ type TypeStatus struct {
 	Instances map[string]int `json:"instances"`          // Number of instances, by state.
 	Leased    bool           `json:"leased,omitempty"`   // redline is measuring an instance of the type: no scaling.
 	Why       []string       `json:"why,omitempty"`      // Actions and holds of the last step, with their reasons.
-	Memory    *decide.Track  `json:"memory,omitempty"`   // What package decide remembers of the type.
+	Memory    *MemoryStatus  `json:"memory,omitempty"`   // What the policy flex remembers of the type.
 	Redline   *RedlineStatus `json:"redline,omitempty"`  // Left out: the type has no redline section.
 	Outdated  int            `json:"outdated,omitempty"` // Instances started from another version of the files.
+}
+
+// A MemoryStatus is what package decide remembers of a type. Loads are in transactions per second.
+type MemoryStatus struct {
+	Level    float64   `json:"level"`                // The rate now, without noise.
+	Forecast float64   `json:"forecast"`             // The rate expected at the end of a start.
+	Peak     float64   `json:"peak"`                 // Highest rate to be carried within the stable time.
+	Capacity float64   `json:"capacity"`             // Usable capacity of the starting, warming and active instances, by headroom and faith.
+	Boot     float64   `json:"boot_seconds"`         // 90th percentile of the last starts.
+	Faith    float64   `json:"faith"`                // Trusted share of the profile's capacity.
+	Known    time.Time `json:"known_since,omitzero"` // Since when the rate has been known without a gap.
+	Drained  time.Time `json:"drained,omitzero"`     // Time of the last drain.
+	Failures int       `json:"failures"`             // Consecutive failures.
+	Failed   time.Time `json:"failed,omitzero"`      // Time of the last failure.
+	Died     string    `json:"died,omitempty"`       // Reason of the last failure.
 }
 
 // An InstanceStatus is the status of an instance.
@@ -99,6 +114,9 @@ func (o *Orchestrator) publish(now time.Time) {
 	})
 	for _, t := range o.Types {
 		s.Types = append(s.Types, o.describeType(t))
+		if r := o.types[t.Name]; r != nil && r.differs {
+			s.alerts++
+		}
 	}
 	o.status.Store(s)
 }
@@ -122,9 +140,10 @@ func (o *Orchestrator) describe(in *instance, now time.Time) InstanceStatus {
 func (o *Orchestrator) describeType(t decide.Type) TypeStatus {
 	s := TypeStatus{Name: t.Name, Min: t.Min, Max: t.Max, Instances: map[string]int{}, Why: slices.Clone(o.why[t.Name]), Success: 1, Redline: o.describeRedline(t.Name)}
 	if m := o.memory.Types[t.Name]; m != nil {
-		track := *m
-		track.Rates, track.Boots = slices.Clone(m.Rates), slices.Clone(m.Boots)
-		s.Memory = &track
+		s.Memory = &MemoryStatus{
+			Level: m.Sight.Level, Forecast: m.Sight.Forecast, Peak: m.Sight.Peak, Capacity: m.Sight.Capacity, Boot: m.Sight.Boot.Seconds(),
+			Faith: m.Faith, Known: m.Known.UTC(), Drained: m.Drained.UTC(), Failures: m.Failures, Failed: m.Failed.UTC(), Died: m.Died,
+		}
 	}
 	if r := o.types[t.Name]; r != nil {
 		s.Known, s.Leased = r.known, r.leased

@@ -326,8 +326,7 @@ func TestDamagedFilesAreReadUpToTheDamage(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			payloads, _, _, err := read(t, test.content)
-			var damage *Damage
-			if !errors.As(err, &damage) || damage.Offset != test.offset || damage.File != "x.pcap" || !strings.Contains(err.Error(), test.want) {
+			if damage, ok := errors.AsType[*Damage](err); !ok || damage.Offset != test.offset || damage.File != "x.pcap" || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q at %d", err, test.want, test.offset)
 			}
 			if !slices.Equal(payloads, []string{"one"}) {

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -264,8 +263,7 @@ func TestCallFlowsAreComparedByTheirMessages(t *testing.T) {
 func TestWhatCannotBeComparedIsAnError(t *testing.T) {
 	a, b := traffic{seed: 1, transactions: 5}.analyse(t), traffic{seed: 1, transactions: 5}.analyse(t)
 	b.Captured.Pseudonyms = "p-1"
-	var bad *vitrine.BadInput
-	if _, err := Compare(a, b); !errors.As(err, &bad) {
+	if _, err := Compare(a, b); !vitrine.IsBadInput(err) {
 		t.Errorf("different pseudonyms: got %v", err)
 	}
 	b.Captured.Pseudonyms = ""
@@ -273,7 +271,7 @@ func TestWhatCannotBeComparedIsAnError(t *testing.T) {
 		p := &b.Types[0].Pairs[i]
 		p.A, p.B = "other "+p.A, "other "+p.B
 	}
-	if _, err := Compare(a, b); !errors.As(err, &bad) {
+	if _, err := Compare(a, b); !vitrine.IsBadInput(err) {
 		t.Errorf("different functions: got %v", err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"vitrine/affinity/bcubed"
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/message"
 	"vitrine/internal/truth"
@@ -157,7 +156,7 @@ func nearest(list []*observed, at int64, tolerance time.Duration, taken map[*obs
 
 // items returns the items to judge: each message once, with its retransmissions. missed has
 // the messages of the truth that are in the capture but were not found.
-func (a *analysis) items(missed []*observed, kind func(*observed) string) (items []bcubed.Item) {
+func (a *analysis) items(missed []*observed, kind func(*observed) string) (items []Item) {
 	serves := map[uint64]bool{} // transactions with a message of a network event
 	for i := range a.messages {
 		if f := &a.messages[i]; f.truth != nil && f.truth.class != "" {
@@ -169,7 +168,7 @@ func (a *analysis) items(missed []*observed, kind func(*observed) string) (items
 		if f.truth == nil || f.truth.again || f.truth.class == "" && !serves[f.event] {
 			continue
 		}
-		item := bcubed.Item{Class: f.truth.class, Type: kind(f.truth)}
+		item := Item{Class: f.truth.class, Type: kind(f.truth)}
 		if f.event != 0 {
 			item.Cluster = strconv.FormatUint(f.event, 10)
 		}
@@ -177,7 +176,7 @@ func (a *analysis) items(missed []*observed, kind func(*observed) string) (items
 	}
 	for _, m := range missed {
 		if m.class != "" {
-			items = append(items, bcubed.Item{Class: m.class, Type: kind(m)})
+			items = append(items, Item{Class: m.class, Type: kind(m)})
 		}
 	}
 	return items
@@ -188,7 +187,7 @@ func byProtocol(m *observed) string { return m.protocol }
 
 // A verdict is the comparison of an analysis with the truth.
 type verdict struct {
-	kinds, protocols bcubed.Scores
+	kinds, protocols Scores
 	stray, missed    int
 	examples         string
 }
@@ -201,18 +200,18 @@ func judge(a *analysis, messages []observed, tolerance time.Duration, whole bool
 		missed = nil
 	}
 	return verdict{
-		kinds: bcubed.Judge(a.items(missed, byKind)), protocols: bcubed.Judge(a.items(missed, byProtocol)),
+		kinds: Judge(a.items(missed, byKind)), protocols: Judge(a.items(missed, byProtocol)),
 		stray: a.stray, missed: len(missed), examples: a.strays,
 	}
 }
 
 func (v verdict) String() string {
 	var b strings.Builder
-	row := func(name string, s bcubed.Score) {
+	row := func(name string, s Score) {
 		fmt.Fprintf(&b, "\n%-14s %6d messages  precision %.4f  recall %.4f", name, s.Items, s.Precision, s.Recall)
 	}
 	row("all", v.kinds.Score)
-	for _, of := range []map[string]bcubed.Score{v.kinds.ByType, v.protocols.ByType} {
+	for _, of := range []map[string]Score{v.kinds.ByType, v.protocols.ByType} {
 		var names []string
 		for name := range of {
 			names = append(names, name)
@@ -228,7 +227,7 @@ func (v verdict) String() string {
 
 // reach checks that precision and recall reach their floors, and logs how far they are
 // below the aim.
-func (v verdict) reach(t testing.TB, what string, s bcubed.Score, least, aim float64) {
+func (v verdict) reach(t testing.TB, what string, s Score, least, aim float64) {
 	t.Helper()
 	low := min(s.Precision, s.Recall)
 	if s.Items == 0 || low < least {

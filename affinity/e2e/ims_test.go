@@ -57,8 +57,7 @@ func (s *site) callIMS(rate float64, duration time.Duration) {
 		group.Go(func() error {
 			out, err := cmd.Output()
 			if err != nil {
-				var failed *exec.ExitError
-				if errors.As(err, &failed) {
+				if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 					err = fmt.Errorf("%w: %s", err, failed.Stderr)
 				}
 				return fmt.Errorf("%s: %w", scenario, err)

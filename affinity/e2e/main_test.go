@@ -10,14 +10,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"vitrine/fabric/impair"
@@ -34,10 +32,9 @@ import (
 	"vitrine/reference/ims/homestead"
 	"vitrine/reference/ims/ralf"
 	"vitrine/reference/ims/sprout"
-	"vitrine/store"
 	"vitrine/store/embedded"
-	"vitrine/store/kv"
 	"vitrine/store/service"
+	"vitrine/store/service/servicetest"
 )
 
 // asProgram is the environment variable that makes the test binary a function, a store
@@ -83,16 +80,7 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "store: ready on %s\n", listener.Addr())
-	return service.New(service.Config{
-		Registry: prometheus.NewRegistry(), Logger: log,
-		Routes: []service.Route{{Path: kv.Root, Handler: kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)}), Operation: kv.Operation}},
-	}).Serve(ctx, listener)
+	return servicetest.Run(ctx, *listen, engine, service.Config{Logger: log}, stdout)
 }
 
 // runSIP plays a trial of the SIP generator, which is its only argument.

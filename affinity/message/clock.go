@@ -19,7 +19,7 @@ type Clock struct {
 	Corrected bool    `json:"corrected"`
 	Offset    float64 `json:"offset_seconds"`      // how far it is ahead
 	Drift     float64 `json:"drift_ppm"`           // by which it gains
-	Since     int64   `json:"since"`               // ns since 1970, by the clock of the group's first file
+	Since     Instant `json:"since,omitempty"`     // by the clock of the group's first file
 	Residual  float64 `json:"residual_seconds"`    // how far offsets of parts of the file are from that, as a root mean square
 	Least     float64 `json:"least_seconds"`       // offsets from Least to Most let no packet arrive before it is sent
 	Most      float64 `json:"most_seconds"`        //
@@ -207,7 +207,7 @@ func compare(found []match) Clock {
 	if len(bounds) == 0 {
 		return c.compareOneWay(found)
 	}
-	c.Since = bounds[0].at
+	c.Since = Instant(bounds[0].at)
 	c.Least, c.Most = math.Inf(-1), math.Inf(1)
 	contradicted := false
 	for _, b := range bounds {
@@ -216,7 +216,7 @@ func compare(found []match) Clock {
 	}
 	offset, drift := fit(bounds)
 	residual := residualOf(bounds, offset, drift)
-	if len(bounds) < 3 || math.Abs(drift)*float64(bounds[len(bounds)-1].at-c.Since) < 2*residual {
+	if len(bounds) < 3 || math.Abs(drift)*float64(bounds[len(bounds)-1].at-int64(c.Since)) < 2*residual {
 		offset, drift = mean(bounds), 0
 		residual = residualOf(bounds, offset, drift)
 	}
@@ -236,7 +236,7 @@ func (c Clock) compareOneWay(found []match) Clock {
 	}
 	least := slices.MinFunc(found, func(a, b match) int { return cmp.Compare(a.ahead, b.ahead) }).ahead
 	most := slices.MaxFunc(found, func(a, b match) int { return cmp.Compare(a.ahead, b.ahead) }).ahead
-	c.OneWay, c.Since = true, found[0].at
+	c.OneWay, c.Since = true, Instant(found[0].at)
 	c.Least, c.Most = float64(least)/1e9, float64(most)/1e9
 	if least > oneWayMost || most < -oneWayMost {
 		c.Corrected, c.Offset = true, c.Least
@@ -331,7 +331,7 @@ func (c *Clock) correct(at int64) int64 {
 		return at
 	}
 	at -= int64(c.Offset * 1e9)
-	return at - int64(c.Drift/1e6*float64(at-c.Since))
+	return at - int64(c.Drift/1e6*float64(at-int64(c.Since)))
 }
 
 // correct returns a function that corrects the times of all files, or nil if no clock needs

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vitrine/internal/capturetest"
+	"vitrine/internal/hosttest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -117,30 +118,7 @@ func TestSharedCapturesHaveTheirMessages(t *testing.T) {
 				fmt.Fprintln(&b, l)
 			}
 			s.Text(&b)
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, b.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(want, b.Bytes()) {
-				t.Errorf("%s differs (run with -update and read the diff):\n%s", golden, difference(string(want), b.String()))
-			}
+			hosttest.Golden(t, *update, filepath.Join("testdata", name+".txt"), b.Bytes())
 		})
 	}
-}
-
-// difference returns the first lines in which two texts differ.
-func difference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(w), len(g)) {
-		if w[i] != g[i] {
-			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }

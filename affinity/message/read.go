@@ -263,7 +263,7 @@ func (r *reading) drain() {
 }
 
 func (r *reading) summarise(c *capture.Counts) *Summary {
-	s := &Summary{Begin: r.begin, End: r.end, Messages: r.id, Copies: r.copies, Disordered: r.disordered, Protocols: r.counts.list(),
+	s := &Summary{Begin: Instant(r.begin), End: Instant(r.end), Messages: r.id, Copies: r.copies, Disordered: r.disordered, Protocols: r.counts.list(),
 		Functions: r.functions.list(), Unknown: r.edges.list(), Streams: *r.assembler.Counts(), Clocks: []Clock{}}
 	if c != nil {
 		s.Captures = *c

@@ -47,10 +47,10 @@ func (o Options) fragments() int { return o.MaxMemory / 16 }
 
 // A Summary says what captures contained, and what of it was not understood.
 type Summary struct {
-	Begin    int64  `json:"begin"` // ns since 1970: first packet
-	End      int64  `json:"end"`   // ns since 1970: last packet
-	Messages uint64 `json:"messages"`
-	Copies   uint64 `json:"copies"` // packets that were captured before, at another place or at the same one
+	Begin    Instant `json:"begin"` // of the first packet
+	End      Instant `json:"end"`   // of the last packet
+	Messages uint64  `json:"messages"`
+	Copies   uint64  `json:"copies"` // packets that were captured before, at another place or at the same one
 	// Disordered counts packets that are more than 50 ms out of order. Their copies may
 	// count twice, and answers may precede their requests. The tool reordercap sorts a file.
 	Disordered uint64         `json:"disordered"`

@@ -137,8 +137,7 @@ func TestBadKeysAreRefused(t *testing.T) {
 		"cannot be made":         filepath.Join(dir, "none", "key"),
 	} {
 		_, err := Load(path)
-		var bad *vitrine.BadInput
-		if !errors.As(err, &bad) || !strings.Contains(bad.Found, found) || bytes.Contains([]byte(err.Error()), []byte("0a0a")) {
+		if bad, ok := errors.AsType[*vitrine.BadInput](err); !ok || !strings.Contains(bad.Found, found) || bytes.Contains([]byte(err.Error()), []byte("0a0a")) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -356,7 +356,7 @@ func alterInstance(ctx context.Context, c *client.Client, name string, change cl
 		return client.Instance{}, err
 	}
 	counted, err := c.Instance(ctx, name)
-	counted.Instance = changed.Instance
+	counted.Instance = changed
 	return counted, err
 }
 
@@ -368,6 +368,9 @@ func (k *directorControl) add() *cobra.Command {
 			address, err := netip.ParseAddrPort(given[2])
 			if err != nil {
 				return none, &vitrine.BadInput{File: "ADDRESS", Found: given[2], Want: "want an IP address and a port"}
+			}
+			if !(in.Weight > 0) { // Put leaves 0 out, and the director would give the instance its default
+				return none, &vitrine.BadInput{File: "--weight", Found: fmt.Sprint(in.Weight), Want: "want a number above 0; to send it nothing new, set its state to draining"}
 			}
 			in.Name, in.Type, in.Address = given[0], given[1], address
 			if err := in.State.UnmarshalText([]byte(state)); err != nil {

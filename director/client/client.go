@@ -145,21 +145,23 @@ func (c *Client) Put(ctx context.Context, in vitrine.Instance) (Instance, error)
 	return c.callOn(ctx, http.MethodPut, in.Name, in)
 }
 
-// callOn makes a request about one instance. The director answers with that instance.
+// callOn makes a request about one instance. The director answers with that instance and its counts.
 func (c *Client) callOn(ctx context.Context, method, name string, in any) (out Instance, err error) {
-	err = c.call(ctx, method, "/v1/instances/"+url.PathEscape(name), in, &out)
+	err = c.call(ctx, method, instancePath(name), in, &out)
 	out.director = c.given.URL
 	return out, err
 }
+
+func instancePath(name string) string { return "/v1/instances/" + url.PathEscape(name) }
 
 // PutAll replaces all instances in one epoch.
 func (c *Client) PutAll(ctx context.Context, all []vitrine.Instance) error {
 	return c.call(ctx, http.MethodPut, "/v1/instances", append([]vitrine.Instance{}, all...), nil) // never null
 }
 
-// Alter changes an instance's weight, state or region.
-func (c *Client) Alter(ctx context.Context, name string, change Change) (Instance, error) {
-	return c.callOn(ctx, http.MethodPatch, name, change)
+// Alter changes an instance's weight, state or region. The answer has no counts.
+func (c *Client) Alter(ctx context.Context, name string, change Change) (in vitrine.Instance, err error) {
+	return in, c.call(ctx, http.MethodPatch, instancePath(name), change, &in)
 }
 
 // AlterAll changes instances by their names in one epoch: all or none.
@@ -170,15 +172,15 @@ func (c *Client) AlterAll(ctx context.Context, changes map[string]Change) error 
 	return c.call(ctx, http.MethodPatch, "/v1/instances", changes, nil)
 }
 
-// Drain lets an instance finish its work and take nothing new.
-func (c *Client) Drain(ctx context.Context, name string) (Instance, error) {
+// Drain lets an instance finish its work and take nothing new. The answer has no counts.
+func (c *Client) Drain(ctx context.Context, name string) (vitrine.Instance, error) {
 	state := vitrine.Draining
 	return c.Alter(ctx, name, Change{State: &state})
 }
 
 // Remove removes an instance from the table.
 func (c *Client) Remove(ctx context.Context, name string) error {
-	return c.call(ctx, http.MethodDelete, "/v1/instances/"+url.PathEscape(name), nil, nil)
+	return c.call(ctx, http.MethodDelete, instancePath(name), nil, nil)
 }
 
 // Leases returns the leases that are held, by type.

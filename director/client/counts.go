@@ -9,6 +9,7 @@ import (
 type Type struct {
 	Name      string            `json:"name"`
 	HighestID uint16            `json:"highest_id"`        // Highest ID that an instance may have; 0: not known, because the director is of an earlier version.
+	Drain     string            `json:"drain,omitempty"`   // What draining waits for: transaction or dialog; empty: not known, as above.
 	Refused   map[string]uint64 `json:"refused,omitempty"` // Messages that no instance got, by cause, such as no_instance and overloaded.
 }
 

@@ -19,7 +19,7 @@ type Instance struct {
 	Ended        map[string]uint64 `json:"ended,omitempty"`         // Transactions, by outcome.
 	InFlight     uint64            `json:"in_flight"`               // Transactions, now; add it up over directors to drain.
 	Proceeding   uint64            `json:"proceeding"`              // Of those in flight, INVITEs with a provisional response other than 100 Trying.
-	Dialogs      int64             `json:"dialogs"`                 // Begun less ended at this director; only the sum over directors is meaningful.
+	Dialogs      int64             `json:"dialogs"`                 // Begun less ended at this director, also before a restart; only the sum over directors is meaningful.
 	DialogsBegun uint64            `json:"dialogs_begun"`           // Dialogs begun at this director, since its start.
 	Quiet        bool              `json:"quiet"`                   // No request was sent to it for a transition.
 	Latency      float64           `json:"latency_seconds"`         // Mean of the latencies.

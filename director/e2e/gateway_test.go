@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/wmnsk/go-gtp/gtpv2"
 	"github.com/wmnsk/go-gtp/gtpv2/ie"
 	"github.com/wmnsk/go-gtp/gtpv2/message"
@@ -22,8 +20,8 @@ import (
 	director "vitrine/director/gtpc"
 	"vitrine/store/client"
 	"vitrine/store/embedded"
-	"vitrine/store/kv"
 	"vitrine/store/service"
+	"vitrine/store/service/servicetest"
 )
 
 // runStore is `vitrine store run` with only the plain API: ADDRESS FOLDER.
@@ -33,16 +31,7 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	s := service.New(service.Config{
-		Registry: prometheus.NewRegistry(), Logger: log,
-		Routes: []service.Route{{Path: kv.Root, Handler: kv.New(kv.Config{Engine: engine, Now: time.Now}), Operation: kv.Operation}},
-	})
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", args[0])
-	if err != nil {
-		return errors.Join(err, engine.Close())
-	}
-	fmt.Fprintln(stdout, "ready on", l.Addr())
-	return errors.Join(s.Serve(ctx, l), engine.Close())
+	return servicetest.Run(ctx, args[0], engine, service.Config{Logger: log}, stdout)
 }
 
 // A gateway implements the S-GW side of S11 with go-gtp. It is one instance of an aggregate, in

@@ -44,6 +44,9 @@ func (m *Meter) Carry(to io.Writer) error {
 			}
 		}
 	}
+	for _, slot := range m.removed { // an instance may come back in the next process
+		m.forgetDialogs(slot)
+	}
 	for o, slot := range m.slots {
 		c.Instances = append(c.Instances, carriedInstance{Type: o.ty, Name: o.name, Slot: slot})
 	}
@@ -103,6 +106,7 @@ func (m *Meter) TakeOver(from io.Reader) error {
 	for _, in := range c.Instances {
 		if slot, ok := m.slots[owner{in.Type, in.Name}]; ok {
 			slots[in.Slot] = slot
+			w.counts(slot).dialogsForgotten.Store(0) // SetDialogs had an older count
 			counts = w.counts(slot).all(counts[:0])
 			addTo(counts, in.Counts)
 		}
@@ -157,7 +161,7 @@ func (c *instanceCounts) all(to []*atomic.Uint64) []*atomic.Uint64 {
 		to = append(to, &c.latency[i])
 	}
 	// Or only those above.
-	return append(to, &c.ended[Proceeding])
+	return append(to, &c.ended[Proceeding], &c.dialogsForgotten)
 }
 
 // all appends the counts to a slice, in a fixed order.

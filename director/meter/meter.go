@@ -93,6 +93,10 @@ type instanceCounts struct {
 	dialogsEnded atomic.Uint64
 	untimed      atomic.Uint64 // begun, and forgotten for lack of room
 
+	// dialogsForgotten counts the dialogs that the instance had when it was removed. It is negative, a
+	// two's complement, if this worker got their ends and others their begins, or for SetDialogs.
+	dialogsForgotten atomic.Uint64
+
 	// proceeding counts the transactions in flight for which Hear noted a response. It is below
 	// 0 if this worker got the final answers, and others the first responses.
 	proceeding atomic.Int64
@@ -233,9 +237,7 @@ func ownerOf(t *table.Target) owner { return owner{t.TypeName(), t.Name} }
 // recall takes back the slot of a removed instance, which comes back without dialogs.
 func (m *Meter) recall(slot uint16) {
 	m.removed = slices.DeleteFunc(m.removed, func(r uint16) bool { return r == slot })
-	for _, w := range m.workers {
-		w.counts(slot).forgetDialogs()
-	}
+	m.forgetDialogs(slot)
 }
 
 // assign gives a new instance a slot: an unused one, or that of an instance removed before. Only if
@@ -259,9 +261,13 @@ func (m *Meter) assign(o owner, leaving *[]uint16) uint16 {
 	return slot
 }
 
-// forgetDialogs ends the dialogs that an instance had when it was removed.
-func (c *instanceCounts) forgetDialogs() {
-	c.dialogsEnded.Store(c.dialogsBegun.Load())
+// forgetDialogs makes the dialogs that an instance had when it was removed count no longer. The counts of
+// begins and ends stay, because counters of Prometheus must not jump or fall.
+func (m *Meter) forgetDialogs(slot uint16) {
+	for _, w := range m.workers {
+		c := w.counts(slot)
+		c.dialogsForgotten.Store(c.dialogsBegun.Load() - c.dialogsEnded.Load())
+	}
 }
 
 func (w *Worker) counts(slot uint16) *instanceCounts {

@@ -339,12 +339,12 @@ func TestRegister(t *testing.T) {
 		t.Errorf("%+v", m.Instances())
 	}
 	registered(t, m, "a", "b", "c")
-	if a, b := of(m, "a"), of(m, "b"); a.DialogsBegun != a.DialogsEnded || b.DialogsBegun != b.DialogsEnded {
+	if a, b := of(m, "a"), of(m, "b"); a.Dialogs != 0 || b.Dialogs != 0 {
 		t.Errorf("a removed instance has its old dialogs again: %+v, %+v", a, b)
 	}
 	w.Dialog(made.ByName("c"), true)
 	registered(t, m, "a", "c")
-	if c := of(m, "c"); c.DialogsBegun-c.DialogsEnded != 1 {
+	if c := of(m, "c"); c.Dialogs != 1 {
 		t.Errorf("the remaining instance lost its dialogs: %+v", c)
 	}
 	for round := range 6 { // more names than slots: those that were removed first lose their slots
@@ -357,6 +357,43 @@ func TestRegister(t *testing.T) {
 		if got := of(m, names[0]); got.Begun != 1 {
 			t.Fatalf("round %d: got %+v", round, got)
 		}
+	}
+}
+
+// TestDialogCountsDoNotJump removes an instance, of whose dialogs more ended here than began. When the
+// instance comes back, the counts of begins and ends must be as before, but it has no dialogs. That must
+// also hold in the next process, and for an instance that comes back there.
+func TestDialogCountsDoNotJump(t *testing.T) {
+	m := New(8, lifetime)
+	made := registered(t, m, "a", "b")
+	one, two := m.Worker(), m.Worker()
+	one.Dialog(made.ByName("a"), true)
+	for range 3 {
+		two.Dialog(made.ByName("a"), false)
+	}
+	registered(t, m, "b")
+	made = registered(t, m, "a", "b")
+	if got := of(m, "a"); got.DialogsBegun != 1 || got.DialogsEnded != 3 || got.Dialogs != 0 {
+		t.Errorf("%+v", got)
+	}
+	one.Dialog(made.ByName("a"), true)
+	one.Dialog(made.ByName("b"), true)
+	registered(t, m, "a")
+	var passed bytes.Buffer
+	if err := m.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	next := New(8, lifetime)
+	registered(t, next, "a", "b")
+	next.Worker()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	if got := of(next, "a"); got.DialogsBegun != 2 || got.DialogsEnded != 3 || got.Dialogs != 1 {
+		t.Errorf("after a hand-over: %+v", got)
+	}
+	if got := of(next, "b"); got.DialogsBegun != 1 || got.Dialogs != 0 {
+		t.Errorf("an instance that comes back after a hand-over: %+v", got)
 	}
 }
 
@@ -525,12 +562,16 @@ func TestCarry(t *testing.T) {
 	next := New(1000, lifetime)
 	registered(t, next, "c", "b", "a")
 	w := next.Worker()
+	next.SetDialogs(map[string]int64{"a": 7}) // older than the counts
 	if err := next.TakeOver(&passed); err != nil {
 		t.Fatal(err)
 	}
 	got := of(next, "b")
 	if got.InFlight != 99 || got.Begun != 100 || got.Ended["declined"] != 1 || got.Latencies.Count() != 1 || of(next, "a").DialogsBegun != 1 {
 		t.Errorf("%+v", got)
+	}
+	if n := of(next, "a").Dialogs; n != 1 {
+		t.Errorf("got %d dialogs, want 1", n)
 	}
 	if failures := next.Types()[0].Failures; failures["no_instance"] != 1 || failures["no_room"] != 1 {
 		t.Errorf("got the failures %v, want one without instance and one without room", failures)

@@ -24,7 +24,8 @@ type Instance struct {
 	Latencies    latency.Histogram // from request to final answer, or to the first response that Hear noted
 	DialogsBegun uint64
 	DialogsEnded uint64
-	Quiet        bool // the last calls of Expire saw no request for a transaction's lifetime
+	Dialogs      int64 // begun less ended and those of SetDialogs, without those from before it was removed
+	Quiet        bool  // the last calls of Expire saw no request for a transaction's lifetime
 }
 
 // A Type holds the counts of one type. The Type without a name has the messages without a
@@ -140,6 +141,40 @@ func (m *Meter) InFlight() map[string]uint64 {
 	return all
 }
 
+// dialogs returns the number of open dialogs of the instance of a slot.
+func (at *snapshot) dialogs(slot uint16) (n int64) {
+	for _, w := range at.workers {
+		c := w.counts(slot)
+		n += int64(c.dialogsBegun.Load() - c.dialogsEnded.Load() - c.dialogsForgotten.Load())
+	}
+	return n
+}
+
+// Dialogs returns the number of dialogs of the instances in the table whose type waits reports, by name.
+// Instances without dialogs are left out.
+func (m *Meter) Dialogs(waits func(typeName string) bool) map[string]int64 {
+	at, all := m.snapshot(), map[string]int64{}
+	for _, target := range at.targets {
+		if n := at.dialogs(target.Slot); n != 0 && waits(target.TypeName()) {
+			all[target.Name] = n
+		}
+	}
+	return all
+}
+
+// SetDialogs adds the dialogs that Dialogs returned in a process before this one. Call it after the table is
+// registered and the workers are made, and before they run. The counts of begins and ends stay, because
+// counters of Prometheus must not jump.
+func (m *Meter) SetDialogs(dialogs map[string]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, target := range m.targets {
+		if n := dialogs[target.Name]; n != 0 && len(m.workers) > 0 {
+			m.workers[0].counts(target.Slot).dialogsForgotten.Store(uint64(-n))
+		}
+	}
+}
+
 // Samples are the input of a type's gate.
 type Samples struct {
 	Count    uint64        // latencies
@@ -195,7 +230,7 @@ func (at *snapshot) read(target *table.Target) Instance {
 	slot, f := target.Slot, at.flow(target.Slot)
 	seen := at.looks[ownerOf(target)]
 	in := Instance{Type: target.TypeName(), Name: target.Name, Messages: at.messages(slot), Begun: f.begun, Untimed: f.untimed, InFlight: f.inFlight}
-	in.Quiet = seen.quiet && seen.messages == in.Messages
+	in.Quiet, in.Dialogs = seen.quiet && seen.messages == in.Messages, at.dialogs(slot)
 	in.Ended = make(map[string]uint64, outcomes)
 	for o := range outcomes {
 		in.Ended[o.String()] = f.ended[o]

@@ -292,7 +292,7 @@ func (p *peer) ended() bool {
 func (s *site) dialogs(name string) int {
 	for _, in := range s.meter.Instances() {
 		if in.Name == name {
-			return int(in.DialogsBegun - in.DialogsEnded)
+			return int(in.Dialogs)
 		}
 	}
 	return -1

@@ -114,7 +114,7 @@ func (e *Epochs) Carry(to io.Writer) error {
 	return nil
 }
 
-// TakeOver reads what Carry wrote, before any worker starts. The table is the writer's, or
+// TakeOver reads what Carry wrote, before any worker starts or Publish is called. The table is the writer's, or
 // one of another epoch, which counts as a change. The memories are taken over too, so a key
 // is unknown only if it was unknown to the writer. condition should find the instances away that the
 // writer found away, because the writer's choices are in the memories.

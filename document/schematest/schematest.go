@@ -5,6 +5,8 @@ package schematest
 import (
 	"bytes"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +30,17 @@ func Comments(t *testing.T, pkg string, folders ...string) map[string]string {
 		comments[name] = strings.ReplaceAll(text, "\n", " ")
 	}
 	return comments
+}
+
+// Members returns the names of the members that a struct has in JSON, sorted.
+func Members(v any) (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Published checks that the file contains exactly the schema and that the schema
