@@ -31,12 +31,26 @@ const (
 )
 
 const (
-	burstSeconds = 3600  // default length of a day, at which the burst has its real length
-	burstPeak    = 150.0 // peak of simulate.Day in transactions/s; the burst reaches two thirds of it, 100/s
-	burstMax     = 8     // instances; Knative's rules need them for the burst, at 70% of an instance's capacity
-	burstFixed   = 5     // instances of the fixed policy; enough for the burst, which a real operator could not foresee
-	burstReact   = 2.0   // seconds to notice a burst and decide; the rest of the lag is the start of instances
+	burstSeconds = 3600 // default length of a day, at which the burst has its real length
+	burstPeak    = 7.5  // peak of simulate.Day, in rates of an instance; the burst reaches two thirds of it, five rates
+	burstMax     = 8    // instances; Knative's rules need them for the burst, at 70% of an instance's rate
+	burstFixed   = 5    // instances of the fixed policy; enough for the burst, which a real operator could not foresee
+	burstReact   = 2.0  // seconds to notice a burst and decide; the rest of the lag is the start of instances
 )
+
+// burstWorkload finds the capacity of an instance within the objective, in about five minutes. A search
+// by bisection takes a bounded number of trials: 15, or a few more if deployments differ.
+const burstWorkload = `generator: sip
+parameters: {scenario: reg-dereg, arrivals: poisson, timeout: %s}
+unit: calls/s
+range: [3, 300]
+search: bisect
+duration: 10s
+warmup: 2s
+settle: 1s
+repeat: 3
+thresholds: [%.4f]
+`
 
 // allBurstPeers returns the policies to compare with ours.
 func allBurstPeers() []string { return []string{"hpa", "knative", fmt.Sprintf("fixed=%d", burstFixed)} }
@@ -49,13 +63,14 @@ type burstRecord struct {
 }
 
 // A burstSetting says which days are compared: those of one program on one host that did not restart
-// in between.
+// in between, with one rate.
 type burstSetting struct {
-	Build string `json:"build"` // hash of the program
-	Boot  string `json:"boot"`  // the kernel's ID of the boot
+	Build string  `json:"build"` // hash of the program
+	Boot  string  `json:"boot"`  // the kernel's ID of the boot
+	Rate  float64 `json:"rate"`  // declared capacity of an instance, in transactions/s
 }
 
-// newBurstSetting returns the setting of days that are measured now.
+// newBurstSetting returns the setting of days that are measured now, without the rate.
 func newBurstSetting(program string) (s burstSetting, err error) {
 	if s.Build, err = buildID(program); err != nil {
 		return s, err
@@ -91,30 +106,79 @@ func flexBurst(ctx context.Context, dir string, progress io.Writer) ([]Row, erro
 	if err != nil {
 		return nil, err
 	}
+	if setting.Rate = all.rate(setting); setting.Rate == 0 {
+		if setting.Rate, err = measureBurstRate(ctx, program, dir, progress); err != nil {
+			return nil, err
+		}
+	}
+	fmt.Fprintf(progress, "  an instance has a rate of %g transactions/s\n", setting.Rate)
 	fmt.Fprintf(progress, "  a day of %d s takes %d s here: the slow change of the load is %.3g times as fast; windows, starts and drains are not\n",
 		86400, seconds, 86400/float64(seconds))
 	for _, name := range append([]string{policy.Flex}, peers...) {
 		if all.of(setting, seconds).day(name) != nil {
 			continue
 		}
-		folder := filepath.Join(dir, name)
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			return nil, err
-		}
-		r, err := burst.Run(ctx, burst.Plan{Program: program, Folder: folder, Policy: name, Load: simulate.Day(seconds, burstPeak), Max: burstMax})
+		r, err := runBurst(ctx, program, filepath.Join(dir, name), name, seconds, setting)
 		if err != nil {
 			return nil, err
 		}
-		r.Slices = nil
-		record := burstRecord{sourceAt(ctx, time.Now()), setting, r}
-		if err := appendLine(burstFile, record); err != nil {
-			return nil, err
-		}
-		all = append(all, record)
+		all = append(all, r)
 		fmt.Fprintf(progress, "  %s: %.0f instance-s, %d s over, lag %d s\n", name, r.InstanceSeconds, r.Over, r.Lag)
 	}
 	all.of(setting, seconds).print(progress)
 	return all.of(setting, seconds).rows()
+}
+
+// measureBurstRate returns the rate to declare for an instance. The measured deployment uses the store
+// and the shared functions of a system, as the instances of a day do.
+func measureBurstRate(ctx context.Context, program, dir string, progress io.Writer) (rate float64, err error) {
+	folder, workload := filepath.Join(dir, "rate"), filepath.Join(dir, "workload.yaml")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(workload, fmt.Appendf(nil, burstWorkload, burst.Bound, callSuccess()), 0o600); err != nil {
+		return 0, err
+	}
+	fmt.Fprintln(progress, "  measures the capacity of an instance, about 5 minutes")
+	s, err := burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: "fixed=1", Max: 1, Rate: 1, VCPUs: burst.VCPUs})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.End(context.WithoutCancel(ctx))) }()
+	if err := s.Await(ctx); err != nil {
+		return 0, err
+	}
+	found, err := characterize(ctx, s, workload, filepath.Join(dir, "characterized"))
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(progress, "  it carries %.4g transactions/s (%.4g to %.4g)\n", found.rate, found.low, found.high)
+	return declaredRate(found)
+}
+
+// declaredRate returns the lower bound of a capacity, as a whole number. It fails if the bound says
+// little: with a rate far below the capacity, no policy breaks the objective.
+func declaredRate(f capacityFound) (float64, error) {
+	rate := math.Floor(f.low)
+	if rate < f.rate/2 {
+		return 0, fmt.Errorf("an instance carries %.4g to %.4g transactions/s: this interval is too wide, so start the bench again", f.low, f.high)
+	}
+	return rate, nil
+}
+
+// runBurst runs a day under a policy and appends it to burstFile.
+func runBurst(ctx context.Context, program, folder, name string, seconds int, s burstSetting) (record burstRecord, err error) {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return record, err
+	}
+	plan := burst.Plan{Program: program, Folder: folder, Policy: name, Load: simulate.Day(seconds, burstPeak*s.Rate), Rate: s.Rate, Max: burstMax}
+	r, err := burst.Run(ctx, plan)
+	if err != nil {
+		return record, err
+	}
+	r.Slices = nil
+	record = burstRecord{sourceAt(ctx, time.Now()), s, r}
+	return record, appendLine(burstFile, record)
 }
 
 // burstLength parses the length of a day in seconds. Empty text means burstSeconds.
@@ -153,6 +217,17 @@ func (all burstRecords) of(s burstSetting, seconds int) burstRecords {
 	return slices.DeleteFunc(slices.Clone(all), func(r burstRecord) bool { return r.Setting != s || r.Seconds != seconds })
 }
 
+// rate returns the rate of the first day with the program and the boot of a setting, or 0 if there is none.
+// All later days have the same rate, whenever they run.
+func (all burstRecords) rate(s burstSetting) float64 {
+	for _, r := range all {
+		if r.Setting.Build == s.Build && r.Setting.Boot == s.Boot {
+			return r.Setting.Rate
+		}
+	}
+	return 0
+}
+
 // day returns the day of a policy, or nil. The days have one setting and one length.
 func (all burstRecords) day(name string) *burstRecord {
 	i := slices.IndexFunc(all, func(r burstRecord) bool { return r.Policy == name })
@@ -183,8 +258,9 @@ func (all burstRecords) grid() [][]string {
 	return lines
 }
 
-// rows returns a row that compares our lag with its bound, and rows that compare our figures
-// with those of each other policy. If the other figure is 0, the row has a reason and no ratio.
+// rows returns a row that compares our lag with its bound, a row about what our scaling lost, and rows
+// that compare our figures with those of each other policy. If the other figure is 0, the row has a
+// reason and no ratio.
 // The days have one setting and one length.
 func (all burstRecords) rows() (rows []Row, err error) {
 	add := func(name, unit, against, aim string, a, b float64, worse bool) {
@@ -199,6 +275,7 @@ func (all burstRecords) rows() (rows []Row, err error) {
 		return nil, errors.New("no day under our policy")
 	}
 	add("flex/burst", "s from the burst to enough capacity", "2 s and the longest start", "<= 1", float64(ours.Lag), burstReact+math.Ceil(ours.Boot), false)
+	add("flex/burst/lost", "transactions lost by scaling", "all transactions of the day", "<= 0", ours.Lost, float64(burst.PerCall*ours.Calls), false)
 	for _, r := range all {
 		if r.Policy == policy.Flex {
 			continue
@@ -225,7 +302,8 @@ func burstSection(root string) (string, error) {
 		}
 		seen = append(seen, r.Setting)
 		days := all.of(r.Setting, burstSeconds)
-		parts = append(parts, fmt.Sprintf("Days of %s, on %s, commit `%s`:", r.Date, r.Host, r.Commit), strings.TrimSpace(papers.Markdown(days.grid())))
+		about := fmt.Sprintf("Days of %s, on %s, commit `%s`, with a rate of %g/s:", r.Date, r.Host, r.Commit, r.Setting.Rate)
+		parts = append(parts, about, strings.TrimSpace(papers.Markdown(days.grid())))
 	}
 	if len(parts) == 0 {
 		return notRun, nil

@@ -34,15 +34,19 @@ type bench struct {
 
 type measurement func(ctx context.Context, progress io.Writer) ([]Row, error)
 
-// inFolder wraps a bench that needs a temporary folder.
+// inFolder wraps a bench that needs a temporary folder. If the bench fails, it keeps the folder with
+// the logs, and names it in the error.
 func inFolder(of func(ctx context.Context, dir string, progress io.Writer) ([]Row, error)) measurement {
 	return func(ctx context.Context, progress io.Writer) (rows []Row, err error) {
 		dir, err := os.MkdirTemp("", "bench-")
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		return of(ctx, dir, progress)
+		rows, err = of(ctx, dir, progress)
+		if err != nil && !vitrine.IsUnsupported(err) && ctx.Err() == nil {
+			return rows, fmt.Errorf("%w (its files stay in %s)", err, dir)
+		}
+		return rows, errors.Join(err, os.RemoveAll(dir))
 	}
 }
 

@@ -99,7 +99,7 @@ func readLines[T any](path string) (all []T, err error) {
 		line = bytes.TrimRight(line, "\n")
 		var record T
 		err := json.Unmarshal(line, &record)
-		if bad := (*json.SyntaxError)(nil); errors.As(err, &bad) && bad.Offset == int64(len(line)) {
+		if bad, ok := errors.AsType[*json.SyntaxError](err); ok && bad.Offset == int64(len(line)) {
 			continue
 		}
 		if err != nil {

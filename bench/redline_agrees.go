@@ -83,22 +83,32 @@ func redlineAgrees(ctx context.Context, dir string, progress io.Writer) (rows []
 		return nil, err
 	}
 	s.expected = pilot.rate
-	var rounds []agreeRound
-	for len(rounds) == 0 || len(rounds) < minRounds && time.Since(began) < limit {
-		r, err := s.round(ctx, len(rounds)%2 == 1)
+	more := func() bool { return time.Since(began) < limit }
+	rounds, failed := agreeRounds(more, func(characterizeFirst bool) (agreeRound, error) { return s.round(ctx, characterizeFirst) }, progress)
+	if rows, err = agreeRows(rounds); failed != nil || err != nil {
+		return rows, errors.Join(failed, err)
+	}
+	took, err := s.fault(ctx)
+	if err != nil {
+		return rows, fmt.Errorf("with a fault: %w", err)
+	}
+	return append(rows, faultRow(took)), nil
+}
+
+// agreeRounds measures up to minRounds rounds, but at least one, while more is true. If a round fails,
+// it returns those before it with the error.
+func agreeRounds(more func() bool, round func(characterizeFirst bool) (agreeRound, error), progress io.Writer) (rounds []agreeRound, err error) {
+	for len(rounds) == 0 || len(rounds) < minRounds && more() {
+		r, err := round(len(rounds)%2 == 1)
 		if err != nil {
-			return nil, fmt.Errorf("round %d: %w", len(rounds)+1, err)
+			return rounds, fmt.Errorf("round %d: %w", len(rounds)+1, err)
 		}
 		rounds = append(rounds, r)
 		ratio, low, high := r.ratio()
 		fmt.Fprintf(progress, "  round %d: redline %.4g/s (%.4g to %.4g), characterize %.4g/s (%.4g to %.4g), ratio %.3g (%.3g to %.3g), %d of %d calls lost, the objective broken for at most %.2g s\n",
 			len(rounds), r.redline.rate, r.redline.low, r.redline.high, r.characterize.rate, r.characterize.low, r.characterize.high, ratio, low, high, r.lost, r.calls, r.broken)
 	}
-	took, err := s.fault(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("with a fault: %w", err)
-	}
-	return agreeRows(rounds, took)
+	return rounds, nil
 }
 
 // round makes both measurements. The caller alternates the order, so that a drift of the host
@@ -117,9 +127,11 @@ func (s *agreeSite) round(ctx context.Context, characterizeFirst bool) (r agreeR
 }
 
 // agreeRows returns two rows with the ratio, for its lower and its upper bound, and rows about lost
-// calls, the broken objective and the fault. took is the time from the fault to no new work, in
-// seconds.
-func agreeRows(rounds []agreeRound, took float64) ([]Row, error) {
+// calls and the broken objective. Without rounds it returns no rows.
+func agreeRows(rounds []agreeRound) ([]Row, error) {
+	if len(rounds) == 0 {
+		return nil, nil
+	}
 	var capacities Pairs
 	var broken []float64
 	var calls, lost int64
@@ -144,6 +156,10 @@ func agreeRows(rounds []agreeRound, took float64) ([]Row, error) {
 		newRow("redline/agrees/lost", "calls", "all calls while redline measured", "<= 0", float64(lost), float64(calls), float64(lost)/float64(calls), nil, len(rounds)),
 		newRow("redline/agrees/broken", "s, the longest time with the objective broken", "the shortest step", "<= 1",
 			longest*agreeStep.Seconds(), agreeStep.Seconds(), longest, broken, len(rounds)),
-		newRow("redline/agrees/fault", "s from a fault to no new work", "the guard's 2 s, and 2 s", "<= 1", took, agreeReact, took/agreeReact, nil, 1),
 	}, nil
+}
+
+// faultRow returns the row about the seconds from the fault to no new work.
+func faultRow(took float64) Row {
+	return newRow("redline/agrees/fault", "s from a fault to no new work", "the guard's 2 s, and 2 s", "<= 1", took, agreeReact, took/agreeReact, nil, 1)
 }

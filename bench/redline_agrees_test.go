@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -29,14 +31,33 @@ func TestAgreementHasItsBounds(t *testing.T) {
 		"long":  {long, 3, "redline/agrees/broken"},
 		"late":  {good, 5, "redline/agrees/fault"},
 	} {
-		rows, err := agreeRows([]agreeRound{good, c.round, c.round}, c.took)
-		if err != nil || len(rows) != 5 {
+		rows, err := agreeRows([]agreeRound{good, c.round, c.round})
+		if err != nil || len(rows) != 4 {
 			t.Fatalf("%s: %d rows, %v", name, len(rows), err)
 		}
-		for _, r := range rows {
+		for _, r := range append(rows, faultRow(c.took)) {
 			if want := r.Name != c.misses; *r.Holds != want {
 				t.Errorf("%s: %s is %.3g, aim %s: %t", name, r.Name, *r.Ratio, r.Aim, *r.Holds)
 			}
+		}
+	}
+}
+
+// TestAFailedRoundLeavesTheOthers lets a round fail, the first one or a later one. The rows of the rounds
+// before it must remain.
+func TestAFailedRoundLeavesTheOthers(t *testing.T) {
+	good := agreeRound{redline: capacityFound{95, 90, 100}, characterize: capacityFound{100, 96, 104}, calls: 1000, broken: 2}
+	for fails, want := range []int{0, 4, 4} {
+		n := 0
+		rounds, failed := agreeRounds(func() bool { return true }, func(bool) (agreeRound, error) {
+			if n++; n > fails {
+				return agreeRound{}, io.ErrUnexpectedEOF
+			}
+			return good, nil
+		}, io.Discard)
+		rows, err := agreeRows(rounds)
+		if !errors.Is(failed, io.ErrUnexpectedEOF) || err != nil || len(rounds) != fails || len(rows) != want {
+			t.Errorf("after %d rounds: %v, %d rounds, %d rows, %v, want %d rows", fails, failed, len(rounds), len(rows), err, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,8 +25,7 @@ import (
 )
 
 // agreeWorkload gives characterize the objective of redline. A call fails if one of its
-// transactions takes longer than the objective's bound. The threshold of calls is the success ratio
-// of transactions to the power of the transactions per call.
+// transactions takes longer than the objective's bound. The threshold is callSuccess.
 const agreeWorkload = `generator: sipp
 parameters: {scenario: reg-dereg, timeout: %s}
 unit: calls/s
@@ -37,6 +37,9 @@ repeat: 2
 thresholds: [%.4f]
 precision: %g
 `
+
+// callSuccess returns the success ratio of calls at which transactions have that of the objective.
+func callSuccess() float64 { return math.Pow(burst.Success, burst.PerCall) }
 
 // An agreeSite runs a fixed number of instances behind a director. They are idle while characterize
 // measures another instance, which uses the same store and shared functions.
@@ -57,11 +60,7 @@ func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agree
 	if err != nil {
 		return nil, err
 	}
-	calls := 1.0
-	for range burst.PerCall {
-		calls *= burst.Success
-	}
-	if err := os.WriteFile(s.workload, fmt.Appendf(nil, agreeWorkload, burst.Bound, calls, agreePrecision), 0o600); err != nil {
+	if err := os.WriteFile(s.workload, fmt.Appendf(nil, agreeWorkload, burst.Bound, callSuccess(), agreePrecision), 0o600); err != nil {
 		return nil, err
 	}
 	folder := filepath.Join(dir, "system")
@@ -69,7 +68,7 @@ func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agree
 		return nil, err
 	}
 	// Overload control is off, because a refused call would count as lost.
-	s.system, err = burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: fmt.Sprint("fixed=", agreeInstances), Max: agreeInstances, VCPUs: agreeVCPUs, Overload: "off"})
+	s.system, err = burst.Start(ctx, burst.SystemPlan{Program: program, Folder: folder, Policy: fmt.Sprint("fixed=", agreeInstances), Max: agreeInstances, Rate: 1, VCPUs: agreeVCPUs, Overload: "off"})
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +81,16 @@ func newAgreeSite(ctx context.Context, dir string, progress io.Writer) (s *agree
 	return s, nil
 }
 
-// characterize runs `vitrine characterize` on a deployment of one instance. It fails if the
-// capacity has no interval.
-func (s *agreeSite) characterize(ctx context.Context) (f capacityFound, err error) {
+// characterize characterizes a deployment of one instance.
+func (s *agreeSite) characterize(ctx context.Context) (capacityFound, error) {
 	s.runs++
-	out := filepath.Join(s.dir, fmt.Sprint("characterized-", s.runs))
-	c := exec.CommandContext(ctx, s.system.Program, "characterize", s.system.Deployment(), s.workload, "--out", out, "--shared-cpus", "--json")
+	return characterize(ctx, s.system, s.workload, filepath.Join(s.dir, fmt.Sprint("characterized-", s.runs)))
+}
+
+// characterize runs `vitrine characterize` on a deployment of one instance of a running system, and
+// keeps its results in the folder out. It fails if the capacity has no interval.
+func characterize(ctx context.Context, s *burst.System, workload, out string) (f capacityFound, err error) {
+	c := exec.CommandContext(ctx, s.Program, "characterize", s.Deployment(), workload, "--out", out, "--shared-cpus", "--json")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in a terminal is one signal, not two
 	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGINT) }, stopWait
 	var log bytes.Buffer

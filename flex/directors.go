@@ -3,9 +3,11 @@ package flex
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +35,8 @@ type typeReading struct {
 	known   bool    // the last two readings are fresh
 	leased  bool
 	highest uint16 // highest number that all directors accept for an instance; 0: not known
+	differs bool   // a director has another drain for the type than the file
+	died    string // why an instance of the type died during another holder's lease; empty: none did
 }
 
 // readDirectors reads all directors concurrently. A director counts at some time between the
@@ -226,6 +230,9 @@ func (o *Orchestrator) readType(name string, at time.Time) {
 			t.leased = t.leased || l.Type == name
 		}
 	}
+	if !t.leased {
+		t.died = ""
+	}
 	if len(highest) > 0 {
 		t.highest = slices.Min(highest)
 	}
@@ -236,6 +243,28 @@ func (o *Orchestrator) readType(name string, at time.Time) {
 		t.rate = float64(refused-t.refused) / elapsed.Seconds()
 	}
 	t.at, t.refused = at, refused
+	o.checkDrain(t, name)
+}
+
+// checkDrain adds an alert when a director begins to have another drain for the type than the file. A director
+// with drain: transaction gives the later requests of a draining instance's dialogs to another instance. With
+// drain: dialog only at the directors, a dialog that ends at another director keeps its instance until the deadline.
+func (o *Orchestrator) checkDrain(t *typeReading, name string) {
+	want, alerted := o.File.Type(name).Drain, t.differs
+	t.differs = false
+	for i, r := range o.directors {
+		for _, c := range r.types {
+			if c.Name != name || c.Drain == "" || c.Drain == want {
+				continue
+			}
+			if t.differs = true; alerted {
+				continue
+			}
+			o.events.add(Event{Kind: EventAlert, Type: name, Cause: "drain", Reason: fmt.Sprintf(
+				"director %s has drain: %s for type %s, and %s has drain: %s. Calls of a draining instance may be lost, or its drain lasts until the deadline. Give both files the same drain",
+				o.File.Directors[i].Control, c.Drain, name, o.File.Path, want)})
+		}
+	}
 }
 
 // register reconciles the directors' instance tables with the orchestrator's instances.
@@ -274,7 +303,8 @@ func (o *Orchestrator) registerOne(ctx context.Context, i int, d Director, in *i
 		want.ID != 0 && has.ID != want.ID && want.State != vitrine.Draining: // a director may refuse the ID, but must drain the instance
 		got, err = d.Put(ctx, want)
 	case has.State != want.State || has.Weight != want.Weight:
-		got, err = d.Alter(ctx, in.Name, client.Change{Weight: &want.Weight, State: &want.State})
+		got = *has // with its counts, which the answer to a change does not have
+		got.Instance, err = d.Alter(ctx, in.Name, client.Change{Weight: &want.Weight, State: &want.State})
 	default:
 		return
 	}
@@ -301,18 +331,30 @@ func (o *Orchestrator) drop(ctx context.Context, i int, d Director, name string)
 	delete(o.directors[i].instances, name)
 }
 
-// forgetGone deletes the names from o.gone that no director has any more.
+// keptGone is the number of removed instances of each type that o.gone keeps although no director has them. A
+// director that comes back with an older state has them again.
+const keptGone = 64
+
+// isOld reports whether keptGone instances of its type have followed the instance of a name.
+func (o *Orchestrator) isOld(name string) bool {
+	i := strings.LastIndexByte(name, '-')
+	n, err := strconv.Atoi(name[i+1:])
+	return i < 0 || err != nil || o.next[name[:i]]-n >= keptGone
+}
+
+// forgetGone deletes the names from o.gone that no director has any more and that are old. A name without an
+// address is deleted at once, because another orchestrator may use it.
 func (o *Orchestrator) forgetGone() {
 	if !o.allAnswered() {
 		return
 	}
-	for name := range o.gone {
-		there := false
+	for name, at := range o.gone {
+		keep := at.IsValid() && !o.isOld(name)
 		for _, r := range o.directors {
 			e := r.instances[name]
-			there = there || e != nil && o.isGone(e)
+			keep = keep || e != nil && o.isGone(e)
 		}
-		if !there {
+		if !keep {
 			delete(o.gone, name)
 			o.changed = true
 		}

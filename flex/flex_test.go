@@ -95,6 +95,7 @@ type fakeDirector struct {
 	failing  float64 // share of them that fails
 	failed   uint64  // transactions that have failed
 	highest  uint16  // ID that an instance may have; 0: it does not tell
+	drain    string  // drain of the type; empty: it does not tell
 	err      error
 	asked    time.Time
 	leases   []client.Lease // the type of a lease keeps its active instances
@@ -102,8 +103,13 @@ type fakeDirector struct {
 
 func (d *fakeDirector) Leases(context.Context) ([]client.Lease, error) { return d.leases, d.err }
 
+func (d *fakeDirector) Release(_ context.Context, typeName string, token uint64) (client.Lease, error) {
+	d.leases = slices.DeleteFunc(slices.Clone(d.leases), func(l client.Lease) bool { return l.Type == typeName && l.Token == token })
+	return client.Lease{Type: typeName, Token: token}, d.err
+}
+
 func (d *fakeDirector) Types(context.Context) ([]client.Type, error) {
-	return []client.Type{{Name: "registration", HighestID: d.highest}}, d.err
+	return []client.Type{{Name: "registration", HighestID: d.highest, Drain: d.drain}}, d.err
 }
 
 func (d *fakeDirector) Instances(context.Context) (list []client.Instance, err error) {
@@ -135,17 +141,20 @@ func (d *fakeDirector) Put(_ context.Context, in vitrine.Instance) (client.Insta
 	return *d.all[in.Name], d.err
 }
 
-func (d *fakeDirector) Alter(_ context.Context, name string, c client.Change) (client.Instance, error) {
+func (d *fakeDirector) Alter(_ context.Context, name string, c client.Change) (vitrine.Instance, error) {
 	if len(d.leases) > 0 && *c.State != d.all[name].State {
-		return client.Instance{}, &client.Error{Status: http.StatusConflict}
+		return vitrine.Instance{}, &client.Error{Status: http.StatusConflict}
 	}
 	d.all[name].State, d.all[name].Weight = *c.State, *c.Weight
-	return *d.all[name], d.err
+	return d.all[name].Instance, d.err
 }
 
 func (d *fakeDirector) Remove(_ context.Context, name string) error {
 	if d.all[name] == nil {
 		return &client.Error{Status: http.StatusNotFound}
+	}
+	if len(d.leases) > 0 && d.all[name].State == vitrine.Active {
+		return &client.Error{Status: http.StatusConflict}
 	}
 	delete(d.all, name)
 	return d.err
@@ -393,6 +402,35 @@ func TestForeignInstancesOutliveARemovedNamesake(t *testing.T) {
 		r.run(10 * time.Second)
 		if r.director.all["registration-1"] != nil || r.director.all["registration-2"] == nil {
 			t.Errorf("the director has %+v, want the own instance that runs and not the removed one: %+v", r.director.all, r.Events())
+		}
+	})
+}
+
+// TestARemovedInstanceThatReturnsIsRemoved gives the director a removed instance again, as from a copy of its
+// state. The orchestrator must remove the instance, and a restarted one must not take it for another's.
+func TestARemovedInstanceThatReturnsIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		r.run(10 * time.Second)
+		old := *r.director.all["registration-1"]
+		delete(r.runner.units, "registration-1")
+		r.run(10 * time.Second)
+		for _, before := range []func(){func() {}, r.restart} {
+			before()
+			again := old
+			r.director.all["registration-1"] = &again
+			if foreign, err := r.Foreign(t.Context()); err != nil || len(foreign) > 0 {
+				t.Errorf("got the foreign instances %q, error %v", foreign, err)
+			}
+			r.run(10 * time.Second)
+			if r.director.all["registration-1"] != nil || len(r.director.all) != 1 {
+				t.Errorf("the director has %+v, want only registration-2", r.director.all)
+			}
+		}
+		r.next["registration"] += keptGone
+		r.run(2 * time.Second)
+		if len(r.gone) > 0 {
+			t.Errorf("after %d more instances, %v is remembered", keptGone, r.gone)
 		}
 	})
 }
@@ -745,6 +783,27 @@ func TestDialogsEndAtAnotherDirector(t *testing.T) {
 	}
 }
 
+// TestAnotherDrainAtADirectorAlerts checks that a director whose drain of the type differs from the file's
+// causes one alert, and that the alert ends with the difference.
+func TestAnotherDrainAtADirectorAlerts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "    drain: dialog\n")
+		for i, drain := range []string{"", config.DrainTransactions, config.DrainDialogs, config.DrainTransactions} {
+			r.director.drain = drain
+			r.run(5 * time.Second)
+			n, alerts := (i+1)/2, 0
+			for _, e := range r.Events() {
+				if e.Kind == EventAlert && e.Type == "registration" && strings.Contains(e.Reason, "drain: transaction") {
+					alerts++
+				}
+			}
+			if alerts != n || r.Status().alerts != i%2 {
+				t.Errorf("after drain %q: got %d alerts, of which %d hold, want %d and %d", drain, alerts, r.Status().alerts, n, i%2)
+			}
+		}
+	})
+}
+
 // TestDrainWaitsForALease asks for a drain while the directors hold a lease, as redline does. They
 // refuse the drain and go on sending transactions, so the instance must run past its deadline.
 func TestDrainWaitsForALease(t *testing.T) {
@@ -763,6 +822,27 @@ func TestDrainWaitsForALease(t *testing.T) {
 		r.run(time.Minute)
 		if _, there := r.runner.units["registration-1"]; there || r.has(EventLost, "") || r.inState(decide.Active) != 2 {
 			t.Errorf("after the lease: runs %t, %d active, %+v", there, r.inState(decide.Active), r.Events())
+		}
+	})
+}
+
+// TestADeathEndsALease lets an instance die during a measurement by hand. Until its lease is over, the director
+// would keep the dead instance, and no replacement could start.
+func TestADeathEndsALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "    min: 2\n")
+		r.run(10 * time.Second)
+		r.director.leases = []client.Lease{{Type: "registration", Token: 7, Holder: "redline"}}
+		r.run(10 * time.Second)
+		if len(r.director.leases) != 1 || r.inState(decide.Active) != 2 {
+			t.Fatalf("before the death: leases %+v, %d active", r.director.leases, r.inState(decide.Active))
+		}
+		u := r.runner.units["registration-1"]
+		u.State, u.Reason = unit.Failed, "exit status 1"
+		r.runner.units[u.Name] = u
+		r.run(10 * time.Second)
+		if len(r.director.leases) != 0 || r.director.all["registration-1"] != nil || r.inState(decide.Active) != 2 || !r.has(EventMeasured, "the lease of redline ends") {
+			t.Errorf("leases %+v, %d active, the director has %+v: %+v", r.director.leases, r.inState(decide.Active), r.director.all, r.Events())
 		}
 	})
 }

@@ -57,6 +57,7 @@ func (o *Orchestrator) observe(now time.Time, units map[string]unit.Unit) {
 		if in := o.instances[name]; u.Type != "" && in == nil {
 			in = &instance{Name: name, Type: u.Type, Size: u.Size, ID: u.Number}
 			o.instances[name] = in
+			delete(o.gone, name)
 			if n, err := strconv.Atoi(strings.TrimPrefix(name, u.Type+"-")); err == nil {
 				o.next[u.Type] = max(o.next[u.Type], n) // or a start would take the name of a running instance
 			}
@@ -109,7 +110,7 @@ func (o *Orchestrator) becomeReady(in *instance, now time.Time) {
 	}
 }
 
-// forget deletes an instance. o.gone keeps its address until no director has it.
+// forget deletes an instance. o.gone keeps its address, because directors may have the instance.
 func (o *Orchestrator) forget(in *instance) {
 	delete(o.instances, in.Name)
 	if in.Address.IsValid() || in.ordered.IsZero() { // otherwise a director's instance of this name is foreign

@@ -67,7 +67,7 @@ var (
 	descSuccess   = describe("success_ratio", "Success ratio over the last seconds, of the worst instance.", "type")
 	descEvents    = describe("event_failures_total", "Events that could not be written to disk.")
 	descServices  = describe("services", "Services and members of the store: 1 for the state that each is in.", "service", "state")
-	descAlerts    = describe("alerts", "Alerts about the store that hold. The events say what to do.")
+	descAlerts    = describe("alerts", "Alerts that hold, about a store or about a type whose drain differs at a director. The events say what to do.")
 	descAway      = describe("away", "Directors, stores and runners that do not answer. Without a director or the runner nothing is scaled; without any store nothing is drained.")
 )
 

@@ -42,8 +42,9 @@ type Director interface {
 	Types(ctx context.Context) ([]client.Type, error)
 	Instances(ctx context.Context) ([]client.Instance, error)
 	Leases(ctx context.Context) ([]client.Lease, error)
+	Release(ctx context.Context, typeName string, token uint64) (client.Lease, error)
 	Put(ctx context.Context, in vitrine.Instance) (client.Instance, error)
-	Alter(ctx context.Context, name string, change client.Change) (client.Instance, error)
+	Alter(ctx context.Context, name string, change client.Change) (vitrine.Instance, error)
 	Remove(ctx context.Context, name string) error
 }
 
@@ -84,7 +85,7 @@ type Orchestrator struct {
 	instances map[string]*instance
 	next      map[string]int            // number in the name of the newest instance, by type
 	number    uint16                    // last instance number that freeNumber chose in turn
-	gone      map[string]netip.AddrPort // addresses of removed instances that directors may still have; invalid: not known
+	gone      map[string]netip.AddrPort // addresses of removed instances, which directors may have or get back; invalid: not known
 	memory    decide.Memory
 	services  map[string]*service
 	directors []reading
@@ -176,6 +177,7 @@ func (o *Orchestrator) step(ctx context.Context) {
 	o.takeReadings(all.directors, all.at)
 	o.obeyDrains(now)
 	o.advance(now)
+	o.endLeases(ctx)
 	o.register(ctx)
 	o.beginReadings(all.at)
 	view := o.view(now)

@@ -211,14 +211,15 @@ func (o *Orchestrator) due(t *config.Type, p *Profile, now time.Time) (cause, re
 	}
 	ratio, known := p.drifts.median()
 	drifted := t.Redline.Drift > 0 && p.drifts.departed(t.Redline.Drift) && known
+	lacks := t.Redline.Drift > 0 && o.lacksCost(t, p) // so drift cannot be seen, as after an edit of the capacity
 	switch {
-	case now.Before(p.Next) && (p.Failures > 0 || !drifted):
+	case now.Before(p.Next) && (p.Failures > 0 || !drifted && !lacks):
 		return "", ""
 	case drifted:
 		return causeDrift, fmt.Sprintf("a transaction takes %.0f%% of the CPU time in the profile, in the median of %d minutes: a release, a neighbour or the mix has changed", 100*ratio, len(p.drifts.ratios))
 	case every > 0 && !slices.ContainsFunc(p.History, func(m Measured) bool { return m.Found() }):
 		return causeFirst, "the type was not measured before"
-	case every == 0 && o.lacksCost(t, p):
+	case lacks:
 		return causeFirst, "the CPU time of a transaction is not known"
 	case every > 0:
 		return causeSchedule, fmt.Sprintf("the last measurement was %s ago", now.Sub(p.last().At).Round(time.Second))

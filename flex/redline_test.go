@@ -253,6 +253,38 @@ func TestLoadEndsAMeasurement(t *testing.T) {
 	})
 }
 
+// TestADeathEndsAMeasurement checks that a measurement ends when an instance of the type dies, although the
+// others carry the load.
+func TestADeathEndsAMeasurement(t *testing.T) {
+	for name, die := range map[string]func(*redlineRig){
+		"a member ends": func(r *redlineRig) {
+			u := r.runner.units["registration-2"]
+			u.State, u.Reason = unit.Failed, "exit status 1"
+			r.runner.units[u.Name] = u
+		},
+		"its unit is gone": func(r *redlineRig) { delete(r.runner.units, "registration-2") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRedlineRig(t, redlineType)
+				r.takes = 10 * time.Minute
+				r.orchestrate(time.Minute)
+				defer r.endRedline()
+				r.director.rates["registration"] = 30
+				r.orchestrate(30 * time.Second)
+				if s := r.status(); s.Under == nil {
+					t.Fatalf("no measurement is under way: %+v", s)
+				}
+				die(r)
+				r.orchestrate(10 * time.Second)
+				if s := r.status(); s.Under != nil || s.Last.Verdict != redline.Aborted || !r.has(EventMeasured, "an instance of the type died") {
+					t.Errorf("got %+v: %+v", s, r.Events())
+				}
+			})
+		})
+	}
+}
+
 // orchestrate steps once a second. Unlike run, it does not end the orchestrator afterwards.
 func (r *redlineRig) orchestrate(d time.Duration) {
 	for range int(d.Seconds()) {
@@ -346,26 +378,27 @@ func TestDriftIsCountedAnewAfterAMeasurement(t *testing.T) {
 	})
 }
 
-// TestCostIsMeasuredAfterAnEdit edits the capacity in a file without every. The measured CPU time of a
-// transaction is then gone, so drift could not be seen without another measurement.
+// TestCostIsMeasuredAfterAnEdit edits the capacity in a file. The measured CPU time of a transaction is then
+// gone, so drift could not be seen without another measurement, also if the next one of every is far away.
 func TestCostIsMeasuredAfterAnEdit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
-		r.run(30 * time.Minute)
-		text, err := os.ReadFile(r.file)
-		if err == nil {
-			err = errors.Join(r.Close(), os.WriteFile(r.file, bytes.Replace(text, []byte("rate: 20"), []byte("rate: 25"), 1), 0o600))
-		}
-		if err != nil || len(r.options) != 1 {
-			t.Fatalf("%d measurements before the edit, %v", len(r.options), err)
-		}
-		r.begin()
-		r.wire()
-		r.run(30 * time.Minute)
-		if s := r.status(); len(r.options) != 2 || s.Last.Cause != causeFirst || s.Ratio == nil {
-			t.Errorf("got %d measurements, the last is %+v, ratio %v", len(r.options), s.Last, s.Ratio)
-		}
-	})
+	for _, every := range []string{"", "every: 168h, "} {
+		t.Run(every, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", every, 1))
+				r.run(30 * time.Minute)
+				if n := r.measurements(); n != 1 {
+					t.Fatalf("got %d measurements before the edit, want 1", n)
+				}
+				r.edit("rate: 20", "rate: 25")
+				r.restart()
+				r.wire()
+				r.run(30 * time.Minute)
+				if s := r.status(); r.measurements() != 2 || s.Last.Cause != causeFirst || s.Ratio == nil {
+					t.Errorf("got %d measurements, the last is %+v, ratio %v", r.measurements(), s.Last, s.Ratio)
+				}
+			})
+		})
+	}
 }
 
 // TestAnotherObjectiveIsMeasuredAnew edits the objective in the file. The capacity that was measured for the

@@ -23,6 +23,18 @@ func startOnce(n int) func(decide.View, *decide.Memory) []decide.Action {
 	}
 }
 
+// TestOrdersHaveTheStartDeadline checks that the runner gets the start_deadline of the file. The runner fails a
+// unit that is not ready by then.
+func TestOrdersHaveTheStartDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "    start_deadline: 7s\n")
+		r.run(5 * time.Second)
+		if o, ordered := r.runner.orders["registration-1"]; !ordered || o.Deadline != 7*time.Second {
+			t.Errorf("ordered %t, with a deadline of %s, want 7s", ordered, o.Deadline)
+		}
+	})
+}
+
 // TestLowNumbersAreLeftToTypesThatNeedThem starts 200 instances while the director accepts any ID, as for
 // SIP, and then 130 while it accepts IDs up to 127, as for GTP-C. Instances without an ID that the director
 // accepts must not start, because they would count as capacity.

@@ -171,15 +171,19 @@ func plan(cfg rate.Config) (rates []float64) {
 	return rates
 }
 
-// weightFor returns the weight that should result in the target rate.
+// weightFor returns the weight that should result in the target rate. The ratio of the rates of the instance
+// and of the others is proportional to its weight. The weights of the others do not tell that ratio, because
+// an instance that is away keeps its weight, and weights act within a region. They are only a bound: without
+// it, traffic that the weights do not reach, as that of another region, would multiply the weight in each step.
 func (r *run) weightFor(target float64) float64 {
-	total := r.base.span.Rate() + r.base.others
-	share := min(target/(total*r.lead), r.Share)
-	return share / (1 - share) * r.rest
+	rate, others := r.base.span.Rate(), r.base.others // not 0: see measure, search and follow
+	share := min(target/(rate+others), r.Share)
+	weight := r.weight * share / (1 - share) * others / rate
+	return min(weight, max(r.weight, r.rest*r.Share/(1-r.Share)))
 }
 
-// follow updates the rates of the traffic, and the ratio of observed share to share of weights,
-// from a step. It returns an *unidentifiable if the traffic does not follow the weights.
+// follow updates the rates of the traffic, and the weight that belongs to them, from a step. It returns an
+// *unidentifiable if the traffic does not follow the weights.
 func (r *run) follow(weight float64, m measured) error {
 	if m.restarted { // its rates are too low, and the next weight would be too high
 		return nil
@@ -189,11 +193,9 @@ func (r *run) follow(weight float64, m measured) error {
 	} else if r.ignored++; r.ignored >= enoughIgnored {
 		return &unidentifiable{"the traffic does not follow the weights: its UEs, sessions or dialogs stay at their instances"}
 	}
-	r.base.others, r.base.span.Begun, r.base.span.Duration = m.others, m.span.Begun, m.span.Duration
-	total := m.span.Rate() + m.others
-	if share := weight / (weight + r.rest); total > 0 && m.span.Rate() > 0 {
-		const most = 2 // bound on lead; the traffic may have changed during the step
-		r.lead = min(max(m.span.Rate()/(share*total), 1.0/most), most)
+	if m.span.Begun > 0 && m.others > 0 { // otherwise the next weight would be infinite or 0
+		r.base.others, r.base.span.Begun, r.base.span.Duration = m.others, m.span.Begun, m.span.Duration
+		r.weight = weight
 	}
 	return nil
 }

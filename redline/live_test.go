@@ -73,12 +73,27 @@ func watchHost(t *testing.T) (longest func() time.Duration) {
 	return func() time.Duration { return time.Duration(late.Load()) }
 }
 
-// skipIfStalled skips the rest of a timing test if the host did not schedule this process in time.
-func skipIfStalled(t *testing.T, stall time.Duration) {
+// repeat runs a test whose figures depend on the host. run returns which figures are wrong. They fail the test
+// if the host scheduled this process in time. Otherwise repeat runs it again, and skips after three attempts.
+func repeat(t *testing.T, run func(t *testing.T) (wrong string)) {
 	t.Helper()
-	const most = 300 * time.Millisecond
-	if stall > most {
-		t.Skipf("the host is too busy: this process did not run for %s", stall)
+	const tries, most = 3, 300 * time.Millisecond
+	for try := 1; ; try++ {
+		wrong, stall := "", time.Duration(0)
+		t.Run(strconv.Itoa(try), func(t *testing.T) {
+			longest := watchHost(t)
+			wrong = run(t)
+			if stall = longest(); wrong != "" && stall <= most {
+				t.Error(wrong)
+			}
+		})
+		switch {
+		case wrong == "" || stall <= most:
+			return
+		case try == tries:
+			t.Skipf("the host is too busy: this process did not run for %s, as in the %d attempts before: %s", stall, tries-1, wrong)
+		}
+		t.Logf("attempt %d: this process did not run for %s: %s", try, stall, wrong)
 	}
 }
 
@@ -209,8 +224,11 @@ func (s *site) options(t *testing.T) redline.Options {
 // generators make the traffic one after the other, until the measurement ends.
 func TestLiveTraffic(t *testing.T) {
 	t.Parallel()
+	repeat(t, measureLive)
+}
+
+func measureLive(t *testing.T) (wrong string) {
 	const calls, slice = 60, 5 * time.Second
-	stall := watchHost(t)
 	s := newSite(t, map[string]float64{"small": 70, "large-1": 400, "large-2": 400})
 	next := time.NewTicker(slice)
 	defer next.Stop()
@@ -247,21 +265,21 @@ func TestLiveTraffic(t *testing.T) {
 			t.Errorf("%d of %d calls succeeded: %v", got.Succeeded, got.Scheduled, got.Failed)
 		}
 	}
-	skipIfStalled(t, stall())
 	if r.Verdict != redline.Within || r.High < 50 || r.Low > 75 {
-		t.Errorf("instance with a capacity of 70/s: got %s", &r)
+		return fmt.Sprintf("instance with a capacity of 70/s: got %s", &r)
 	}
 	if r.Restored > 2 {
-		t.Errorf("the weights were restored after %g s, want at most 2 s", r.Restored)
+		return fmt.Sprintf("the weights were restored after %g s, want at most 2 s", r.Restored)
 	}
 	if last := r.Steps[len(r.Steps)-1]; r.Fell != nil && last.Seconds+*r.Fell > 20 {
-		t.Errorf("the last step lasted %g s, its load fell after %g s", last.Seconds, *r.Fell)
+		return fmt.Sprintf("the last step lasted %g s, its load fell after %g s", last.Seconds, *r.Fell)
 	}
 	for _, step := range r.Steps[:len(r.Steps)-1] {
 		if step.Budget > 1 || step.Stopped {
-			t.Errorf("a step before the last step broke the objective: %+v", step)
+			return fmt.Sprintf("a step before the last step broke the objective: %+v", step)
 		}
 	}
+	return ""
 }
 
 // TestStoppedInstanceAborts stops the instance while it is measured. The measurement must end
@@ -269,7 +287,10 @@ func TestLiveTraffic(t *testing.T) {
 // back within 2 s of the abort.
 func TestStoppedInstanceAborts(t *testing.T) {
 	t.Parallel()
-	stall := watchHost(t)
+	repeat(t, stopInstance)
+}
+
+func stopInstance(t *testing.T) (wrong string) {
 	s := newSite(t, map[string]float64{"small": 400, "large-1": 400, "large-2": 400})
 	s.offer(t, 60, 600)
 	o := s.options(t)
@@ -297,12 +318,14 @@ func TestStoppedInstanceAborts(t *testing.T) {
 	hosttest.Until(t, 60*time.Second, "the weight has changed", func() bool {
 		select {
 		case got := <-done:
-			skipIfStalled(t, stall())
-			t.Fatalf("%s, %v", &got.Result, got.error)
+			wrong = fmt.Sprintf("the measurement ended before the instance stopped: %s, %v", &got.Result, got.error)
 		default:
 		}
-		return leased() > 100
+		return wrong != "" || leased() > 100
 	})
+	if wrong != "" {
+		return wrong
+	}
 	process := s.commands["small"].Process
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -321,11 +344,11 @@ func TestStoppedInstanceAborts(t *testing.T) {
 	if _, err := s.client.Renew(ctx, "registration", 1, client.LeaseChange{}); !errors.As(err, new(*client.Error)) {
 		t.Errorf("renew with a stale token: got %v", err)
 	}
-	skipIfStalled(t, stall())
-	if got.error != nil || got.Verdict != redline.Aborted || got.Rate != 0 {
-		t.Errorf("%s, %v", &got.Result, got.error)
+	switch {
+	case got.error != nil || got.Verdict != redline.Aborted || got.Rate != 0:
+		return fmt.Sprintf("%s, %v", &got.Result, got.error)
+	case got.Restored > 2 || took > 4*time.Second:
+		return fmt.Sprintf("the weights were restored after %g s, %s after the instance stopped", got.Restored, took)
 	}
-	if got.Restored > 2 || took > 4*time.Second {
-		t.Errorf("the weights were restored after %g s, %s after the instance stopped", got.Restored, took)
-	}
+	return ""
 }

@@ -85,11 +85,10 @@ type run struct {
 	watch
 	result Result
 
-	weight     float64       // weight of the instance without the lease
+	weight     float64       // weight of the instance at the rates of base; first, the one without the lease
 	rest       float64       // sum of the weights of the other active instances
 	transition time.Duration // transition time of the directors
 	base       measured      // measurement at the present rate, with the latest rates of the traffic
-	lead       float64       // observed share of the traffic relative to the share of the weights
 	shifted    bool          // the lease has changed the weight of the instance
 	ignored    int           // the last steps in a row whose traffic ignored the weight
 }
@@ -102,7 +101,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.check(); err != nil {
 		return Result{}, err
 	}
-	r := &run{Options: o, lead: 1}
+	r := &run{Options: o}
 	r.watch = watch{
 		fleet:     &fleet{directors: o.Directors, names: o.Names, typeName: o.Type, instance: o.Instance, beside: o.Beside},
 		objective: o.Objective, min: o.Min, cpu: o.CPU, cpuLimit: o.CPULimit,

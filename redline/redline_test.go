@@ -148,8 +148,8 @@ func TestSaysAtLeast(t *testing.T) {
 			t.Errorf("%s", &r)
 		}
 		for _, s := range r.Steps {
-			if s.Share > 0.6+1e-9 {
-				t.Errorf("got a share of %g, want at most 0.6", s.Share)
+			if share := s.Rate / (s.Rate + s.Others); share > 0.61 {
+				t.Errorf("got a share of %g of the traffic, want at most 0.6", share)
 			}
 		}
 		if w.broken > 0 {
@@ -341,7 +341,8 @@ func TestHotAtThePresentRate(t *testing.T) {
 	})
 }
 
-// TestInterruptRestores checks that Run restores the weights when the context ends.
+// TestInterruptRestores checks that Run restores the weights when the context ends. The instance must keep
+// getting new work, because the objective was met.
 func TestInterruptRestores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(300, 2, three(500)...)
@@ -349,8 +350,8 @@ func TestInterruptRestores(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(30*time.Second, func() { cancel(why) })
 		r, err := Run(ctx, w.options())
-		if !errors.Is(err, why) || r.Verdict != Aborted || r.Restored > 2 || len(r.Steps) < 2 {
-			t.Errorf("%s, %v", &r, err)
+		if !errors.Is(err, why) || r.Verdict != Aborted || r.Restored > 2 || r.Fell != nil || len(r.Steps) < 2 || w.directors[0].gated() {
+			t.Errorf("%s, %v; restored after %gs, load fell after %v, weights set: %v", &r, err, r.Restored, r.Fell, w.directors[0].set)
 		}
 		w.checkRestored(t)
 	})

@@ -37,7 +37,9 @@ func (r *run) end(ctx context.Context, err error) error {
 
 // restore restores the weights after a measurement that ended with err. restoring is the error of
 // restoring them. If the objective broke under load, why is the error of awaitRecovery, and otherwise
-// err. The load is shed only if some was shifted, and only onto enough healthy instances.
+// err. The load is shed only if some was shifted, and only onto enough healthy instances. It is not shed after an
+// interrupt: the instance met the objective so far, and the others, which may be in a burst, would get all new
+// work of the type.
 func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	free := context.WithoutCancel(ctx)
 	defer r.settle()

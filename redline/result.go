@@ -36,7 +36,7 @@ type Result struct {
 	Why       string          `json:"why,omitempty"`
 	Rate      float64         `json:"rate,omitempty"` // highest rate that meets the objective; at-least: the highest rate tried
 	Low       float64         `json:"low,omitempty"`  // lower end of the 95% interval, at most the last rate that passed
-	High      float64         `json:"high,omitempty"` // upper end of the interval, at least the first rate that failed; 0: no upper bound
+	High      float64         `json:"high,omitempty"` // upper end of the interval, at least the first rate that failed; 0, and left out in JSON: no upper bound
 
 	Transition float64   `json:"transition_seconds"`          // transition time of the directors
 	Holding    float64   `json:"holding_seconds"`             // mean time that a call holds the instance, at the present rate

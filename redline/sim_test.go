@@ -48,6 +48,7 @@ type world struct {
 	broken    time.Duration // total time in which some answer took longer than limit
 	limit     time.Duration
 	sticky    bool         // true: the traffic stays at its instances, whatever the lease says
+	foreign   float64      // share of the rate that goes to the last instance, whatever the weights are
 	on        func(*world) // called at each time step; nil: nothing
 	random    *rand.Rand   // of Poisson arrivals; nil: transactions arrive evenly
 }
@@ -60,7 +61,8 @@ func newWorld(rate float64, directors int, servers ...*server) *world {
 	return w
 }
 
-// shares returns the effective weight of each instance: the lease's, or else the base weight.
+// shares returns the effective weight of each instance that is not away: the lease's, or else the base
+// weight.
 func (w *world) shares() map[string]float64 {
 	all := map[string]float64{}
 	for _, s := range w.servers {
@@ -68,6 +70,11 @@ func (w *world) shares() map[string]float64 {
 	}
 	if d := w.directors[0]; d.isHeld() && !w.sticky {
 		maps.Copy(all, d.lease.Weights)
+	}
+	for _, s := range w.servers {
+		if s.health == "away" {
+			delete(all, s.name)
+		}
 	}
 	return all
 }
@@ -83,9 +90,14 @@ func (w *world) advance() {
 		for _, s := range w.servers {
 			sum += shares[s.name]
 		}
+		sum = max(sum, 1e-9) // all may be away or have weight 0
 		late := false
-		for _, s := range w.servers {
-			took := s.serve(w.arrivals(w.rate*shares[s.name]/sum*slice.Seconds()), slice)
+		for i, s := range w.servers {
+			share := shares[s.name] / sum * (1 - w.foreign)
+			if i == len(w.servers)-1 {
+				share += w.foreign
+			}
+			took := s.serve(w.arrivals(w.rate*share*slice.Seconds()), slice)
 			late = late || took > w.limit
 		}
 		if late {

@@ -27,6 +27,46 @@ func TestTrafficThatIgnoresTheWeights(t *testing.T) {
 	})
 }
 
+// TestStepsIgnoreTheWeightsOfInstancesAway measures while two of four instances are away, which keep their
+// weights but get no traffic. Each step must be about a tenth of the present rate above the one before, and
+// none may exceed the allowed share of the traffic.
+func TestStepsIgnoreTheWeightsOfInstancesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(200, 1, append(three(500), &server{name: "d", weight: 100, capacity: 1000})...)
+		find(w, "c").health, find(w, "d").health = "away", "away"
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != AtLeast || len(r.Steps) < 8 {
+			t.Fatalf("%s, %v", &r, err)
+		}
+		for i, s := range r.Steps[1:] {
+			before := r.Steps[i].Rate
+			if added := s.Rate - before; added < 5 || added > 15 || s.Rate > 0.91*200 {
+				t.Errorf("step %d is at %g/s after %g/s, want 10/s more, and at most 180/s", i+1, s.Rate, before)
+			}
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestTrafficOutOfReachDoesNotRaiseTheWeight measures while half of the traffic goes to another region. The
+// others must keep their part of the weights in all steps, also when the rate no longer rises.
+func TestTrafficOutOfReachDoesNotRaiseTheWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 1, three(500)...)
+		w.foreign = 0.5
+		r, err := Run(t.Context(), w.options())
+		if err != nil || r.Verdict != AtLeast || r.Rate < 120 || r.Rate > 150 {
+			t.Fatalf("%s, %v", &r, err)
+		}
+		for i, s := range r.Steps {
+			if s.Share > 0.9+1e-9 {
+				t.Errorf("step %d has a share of %g of the weights, want at most 0.9", i, s.Share)
+			}
+		}
+		w.checkRestored(t)
+	})
+}
+
 // TestNeighboursAreOnTheSameHost checks which instances count as neighbours of the measured one. Each
 // instance may have its own address on the host that all of them share.
 func TestNeighboursAreOnTheSameHost(t *testing.T) {

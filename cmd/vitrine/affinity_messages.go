@@ -57,9 +57,8 @@ func (a *app) messages(ctx context.Context, captures []string, f affinityFlags) 
 		}
 		return err
 	})
-	var bad *vitrine.BadInput
 	switch {
-	case errors.As(err, &bad), vitrine.IsUnsupported(err): // no packet was read
+	case vitrine.IsBadInput(err), vitrine.IsUnsupported(err): // no packet was read
 	case f.json:
 		err = errors.Join(err, e.Encode(map[string]*message.Summary{"summary": summary}))
 	default:

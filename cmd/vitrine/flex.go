@@ -105,7 +105,7 @@ func (k *flexClient) call(ctx context.Context, method, path string, out any) err
 		return err // the socket may be another user's
 	}
 	err := k.caller.Call(ctx, method, "http://flex"+path, nil, out)
-	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return fmt.Errorf("%s: %w", k.file.Path, errNoOrchestrator)
 	}
 	return err
@@ -308,7 +308,8 @@ func (a *app) flexStop() *cobra.Command {
 		Use:   "stop FILE",
 		Short: "Stop instances and services that run without an orchestrator",
 		Long: "Stop the instances and services of a file that run without an orchestrator: after it\n" +
-			"was killed, or ended with --keep. Transactions in flight are lost.",
+			"was killed, or ended with --keep. The instances leave the directors first. Transactions in\n" +
+			"flight are lost.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			file, err := config.Load(given[0], knownBackends())
@@ -327,9 +328,10 @@ func (a *app) flexStop() *cobra.Command {
 			if errors.Is(err, hold.ErrNone) {
 				return fmt.Errorf("%s: nothing of it runs", file.Path)
 			}
-			if err != nil {
+			if h == nil { // with an error, there is a client of a holder of another version
 				return err
 			}
+			a.leaveDirectors(c.Context(), file, h)
 			if err := endHolder(c.Context(), file, h); err != nil {
 				return err
 			}
@@ -352,7 +354,7 @@ func lockFlex(c *config.Config) (*os.File, error) {
 		return nil, fmt.Errorf("the state folder: %w", err)
 	}
 	lock, err := runstate.LockFile(filepath.Join(c.State, "lock"), runstate.Owner{PID: os.Getpid(), Command: os.Args})
-	if busy := (*runstate.BusyError)(nil); errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*runstate.BusyError](err); ok {
 		return nil, &vitrine.Unsupported{
 			What: "a second orchestrator of " + c.Path, Missing: fmt.Sprintf("the first one uses its state folder: pid %d, %q", busy.Owner.PID, busy.Owner.Command),
 			Do: "end the first one, or use another file, with another state folder and other directors",

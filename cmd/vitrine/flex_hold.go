@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vitrine"
+	"vitrine/director/client"
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
 	"vitrine/flex/unit"
@@ -182,7 +184,7 @@ func startHolder(ctx context.Context, c *config.Config) (*hold.Client, error) {
 func holderEnded(log string, err error) error {
 	text := substrate.LastOutput(log, 2048)
 	_ = os.Remove(log) // on error, only the older log is lost
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == exitUnsupported {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == exitUnsupported {
 		return &vitrine.Unsupported{What: "running the instances", Missing: text}
 	}
 	return fmt.Errorf("the holder of the instances ended: %w: %s", err, text)
@@ -219,6 +221,42 @@ func endHolder(ctx context.Context, c *config.Config, h *hold.Client) error {
 			h.About.Run, holderLog(c), substrate.LastOutput(holderLog(c), 2048))
 	}
 	return nil
+}
+
+// leaveDirectors removes the instances of a holder from the directors, before the holder ends. Otherwise the
+// directors would go on sending them traffic, and the orchestrator of another file would be refused.
+func (a *app) leaveDirectors(ctx context.Context, c *config.Config, h *hold.Client) {
+	const mayStay = "instances may stay in a director; remove them with vitrine director instances remove"
+	log := a.logFrom(slog.LevelInfo)
+	units, err := h.Units(ctx)
+	directors, failed := directorsOf(c)
+	if err := errors.Join(err, failed); err != nil {
+		log.Warn(mayStay, "error", err)
+		return
+	}
+	for i, d := range directors {
+		if err := removeUnits(ctx, d, units); err != nil {
+			log.Warn(mayStay, "director", c.Directors[i].Control, "error", err)
+		}
+	}
+}
+
+// removeUnits removes units from a director. Another orchestrator may use the same names, but not the same
+// addresses. A failed unit has no address any more, so its instance goes only if the director finds it away.
+func removeUnits(ctx context.Context, d *client.Client, units []unit.Unit) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all units, because a director that hangs does so for each one
+	defer cancel()
+	all, err := d.Instances(ctx)
+	for i := range all {
+		in := &all[i]
+		isUnit := func(u unit.Unit) bool {
+			return u.Name == in.Name && u.Type == in.Type && (u.Address == in.Address.String() || u.State == unit.Failed && in.Health == "away")
+		}
+		if slices.ContainsFunc(units, isUnit) {
+			err = errors.Join(err, d.Remove(ctx, in.Name))
+		}
+	}
+	return err
 }
 
 // A holderRunner runs units through the holder of a state folder. It starts a holder if

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"vitrine"
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
+	"vitrine/flex/unit"
 	"vitrine/internal/runstate"
 )
 
@@ -33,7 +36,7 @@ func TestSecondHolderIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // ends a holder that is not refused
 	err = (&app{stdout: io.Discard, stderr: io.Discard}).hold(ctx, c)
-	if busy := (*runstate.BusyError)(nil); !errors.As(err, &busy) || busy.Owner.PID != 7 {
+	if busy, ok := errors.AsType[*runstate.BusyError](err); !ok || busy.Owner.PID != 7 {
 		t.Errorf("got error %v, want one that names the first holder", err)
 	}
 }
@@ -55,7 +58,7 @@ func TestHolderRunsByTheLoadedFile(t *testing.T) {
 	}
 	defer first.Close() // nothing is buffered
 	out, err := holderCommand(t.Context(), "vitrine", c).CombinedOutput()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "is held by pid 7") {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailed || !strings.Contains(string(out), "is held by pid 7") {
 		t.Errorf("got error %v and the output %q, want exit code %d and pid 7 of the first holder", err, out, exitFailed)
 	}
 }
@@ -174,10 +177,10 @@ func TestStateFolderOfOthersIsRefused(t *testing.T) {
 	refused("the folder of another user")
 }
 
-// serveHolder serves a holder in a state folder, which it makes. The holder's run is not in this
+// serveHolder serves a holder of a version in a state folder, which it makes. The holder's run is not in this
 // process's folder of runs, as after a start with another XDG_RUNTIME_DIR. end is called when the holder
 // is asked to end.
-func serveHolder(t *testing.T, state string, end func(*runstate.Run)) *hold.Client {
+func serveHolder(t *testing.T, state string, version int, end func(*runstate.Run), units ...unit.Unit) *hold.Client {
 	t.Helper()
 	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
 	if err != nil {
@@ -195,7 +198,10 @@ func serveHolder(t *testing.T, state string, end func(*runstate.Run)) *hold.Clie
 	}
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/holder", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(hold.About{Version: hold.Version, Run: run.ID}) // without an answer, Find fails
+		_ = json.NewEncoder(w).Encode(hold.About{Version: version, Run: run.ID}) // without an answer, Find fails
+	})
+	m.HandleFunc("GET /v1/units", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(units) // without an answer, the test fails
 	})
 	m.HandleFunc("POST /v1/end", func(http.ResponseWriter, *http.Request) { end(run) })
 	server := &http.Server{Handler: m, ReadHeaderTimeout: time.Second}
@@ -209,7 +215,7 @@ func serveHolder(t *testing.T, state string, end func(*runstate.Run)) *hold.Clie
 		t.Fatal(err)
 	}
 	c, err := hold.Find(t.Context(), state)
-	if err != nil {
+	if vitrine.IsBadInput(err) != (version != hold.Version) || c == nil {
 		t.Fatal(err)
 	}
 	return c
@@ -219,7 +225,7 @@ func serveHolder(t *testing.T, state string, end func(*runstate.Run)) *hold.Clie
 // run is not in this process's folder of runs.
 func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
-	c := serveHolder(t, file.State, func(run *runstate.Run) { _ = run.Close() }) // the test looks at the run
+	c := serveHolder(t, file.State, hold.Version, func(run *runstate.Run) { _ = run.Close() }) // the test looks at the run
 	r := &holderRunner{file: file, client: c}
 	refused := errors.New("the order is refused")
 	if err := r.with(t.Context(), func(*hold.Client) error { return refused }); !errors.Is(err, refused) || r.client != c {
@@ -234,7 +240,7 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 // whose run has lost its folder go on running.
 func TestEndNamesAHolderWithoutItsFolder(t *testing.T) {
 	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
-	c := serveHolder(t, file.State, func(run *runstate.Run) { _ = os.RemoveAll(run.Dir()) }) // and goes on
+	c := serveHolder(t, file.State, hold.Version, func(run *runstate.Run) { _ = os.RemoveAll(run.Dir()) }) // and goes on
 	lock, err := runstate.LockFile(filepath.Join(file.State, hold.LockFile), runstate.Owner{PID: os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
@@ -249,11 +255,48 @@ func TestEndNamesAHolderWithoutItsFolder(t *testing.T) {
 	}
 }
 
+// TestStopLeavesTheDirectors checks that vitrine flex stop removes the instances from the directors and ends
+// the holder, also one of another version. An instance with another address is another orchestrator's, and so is
+// one that is up although the unit of its name has failed or has just been ordered.
+func TestStopLeavesTheDirectors(t *testing.T) {
+	for _, version := range []int{hold.Version, hold.Version + 1} {
+		var removed []string
+		m := http.NewServeMux()
+		m.HandleFunc("GET /v1/instances", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `[{"name": "a-1", "type": "a", "address": "127.0.0.2:80", "state": "active"},
+				{"name": "a-2", "type": "a", "address": "127.0.0.3:80", "state": "active"},
+				{"name": "a-3", "type": "a", "address": "127.0.0.4:80", "state": "draining", "health": "away"},
+				{"name": "a-4", "type": "a", "address": "127.0.0.5:80", "state": "active", "health": "up"},
+				{"name": "a-5", "type": "a", "address": "127.0.0.6:80", "state": "active", "health": "up"}]`)
+		})
+		m.HandleFunc("DELETE /v1/instances/{name}", func(w http.ResponseWriter, r *http.Request) {
+			removed = append(removed, r.PathValue("name"))
+			_, _ = io.WriteString(w, "{}")
+		})
+		director := httptest.NewServer(m)
+		file := flexFile(t, t.TempDir(), "")
+		text := strings.Replace(string(file.Raw), "127.0.0.1:1", director.Listener.Addr().String(), 1)
+		if err := os.WriteFile(file.Path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := serveHolder(t, file.State, version, func(run *runstate.Run) { _ = run.Close() }, // the test looks at the run
+			unit.Unit{Name: "a-1", Type: "a", Address: "127.0.0.2:80"}, unit.Unit{Name: "a-2", Type: "a", Address: "127.0.0.9:80"},
+			unit.Unit{Name: "a-3", Type: "a", State: unit.Failed}, unit.Unit{Name: "a-4", Type: "a", State: unit.Failed},
+			unit.Unit{Name: "a-5", Type: "a", State: unit.Starting})
+		var out, errs bytes.Buffer
+		code := run(t.Context(), []string{"flex", "stop", file.Path}, &out, &errs)
+		if code != 0 || c.Alive() || !slices.Equal(removed, []string{"a-1", "a-3"}) {
+			t.Errorf("version %d: got exit code %d, error %q, removed %v, want a-1 and a-3", version, code, &errs, removed)
+		}
+		director.Close()
+	}
+}
+
 // TestStopNamesWhatIsLeft checks that vitrine flex stop fails if the holder could not remove everything. It
 // must say what the holder could not remove, and how to remove it.
 func TestStopNamesWhatIsLeft(t *testing.T) {
 	file := flexFile(t, t.TempDir(), "")
-	c := serveHolder(t, file.State, func(run *runstate.Run) { _ = run.Abandon() }) // keeps the run on record
+	c := serveHolder(t, file.State, hold.Version, func(run *runstate.Run) { _ = run.Abandon() }) // keeps the run on record
 	const failure = "cannot remove the container front-1"
 	if err := os.WriteFile(holderLog(file), []byte(failure+"\n"), 0o600); err != nil {
 		t.Fatal(err)

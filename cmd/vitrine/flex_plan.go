@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,9 +64,16 @@ func planFlex(path string) (p flexPlan, err error) {
 
 // checkReach refuses a fabric on which no director reaches the instances. Directors with unix sockets
 // may be services of the file, which are also attached to the fabric. Nothing says which services are
-// directors, so there must only be as many.
+// directors, so there must only be as many. On the fabric loopback, a director on another host would look
+// for the instances on its own host.
 func checkReach(c *config.Config) error {
 	name := fabricName(c.Choice().Fabric)
+	for _, d := range c.Directors {
+		if name == "loopback" && isElsewhere(d.Control) {
+			return c.BadInput("the fabric loopback does not lead out of this host, so the director at "+d.Control+" does not reach the instances",
+				"use the fabric host with an interface, or one that leads out, such as macvlan with parent", "servers", "fabric")
+		}
+	}
 	if !isolated(name, c.Servers.Parts[name]) {
 		return nil
 	}
@@ -74,6 +85,26 @@ func checkReach(c *config.Config) error {
 		}
 	}
 	return nil
+}
+
+// isElsewhere reports whether a control address has an IP address that this host does not have.
+func isElsewhere(control string) bool {
+	if !strings.Contains(control, "://") {
+		control = "http://" + control
+	}
+	u, err := url.Parse(control)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil || ip.IsLoopback() || ip.IsUnspecified() { // a name, or unix:PATH; or this host
+		return false
+	}
+	own, err := net.InterfaceAddrs()
+	return err == nil && !slices.ContainsFunc(own, func(a net.Addr) bool {
+		network, ok := a.(*net.IPNet)
+		return ok && network.IP.Equal(ip.AsSlice())
+	})
 }
 
 // printFlexPlan prints what would run.

@@ -201,7 +201,7 @@ func (d *flexDoor) listen(ctx context.Context, c *config.Config) error {
 	if c.Control.Certificate != "" {
 		var err error
 		secure, err = access.LoadTLS(c.Control.Certificate, c.Control.Key, c.Control.Clients)
-		if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*access.TLSError](err); ok {
 			return c.BadInput(bad.Error(), bad.Want, "control", bad.Option)
 		}
 		d.reload, d.expiry = append(d.reload, secure.Reload), secure.Expiry

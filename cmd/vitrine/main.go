@@ -109,8 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	var status exitStatus
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
 	fmt.Fprintln(stderr, "vitrine:", substrate.Printable(err.Error())) // it may quote a hostile instance

@@ -92,12 +92,14 @@ func (a *app) runStore(ctx context.Context, f *storeFlags) error {
 	if err != nil {
 		return err
 	}
+	reload, _, stop := serviceSignals() // first, because an engine may take long to open, and SIGHUP would end the store
+	defer stop()
 	syscall.Umask(0o077) // only the store's user may read its files
 	engine, err := f.engine.open(ctx, log)
 	if err != nil {
 		return err
 	}
-	err = a.serveStore(ctx, f, engine, log)
+	err = a.serveStore(ctx, f, engine, log, reload)
 	if closed := engine.Close(); err == nil {
 		err = closed
 	}
@@ -133,7 +135,7 @@ func (a *app) storeLog(level string) (*slog.Logger, error) {
 }
 
 // serveStore serves the APIs on top of the engine.
-func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine, log *slog.Logger) error {
+func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine, log *slog.Logger, reload <-chan struct{}) error {
 	c, err := f.service(log)
 	if err != nil {
 		return err
@@ -143,12 +145,10 @@ func (a *app) serveStore(ctx context.Context, f *storeFlags, engine store.Engine
 		return err
 	}
 	defer closeListeners(listeners) // harmless if serve has closed them already
-	reload, _, stop := serviceSignals()
-	defer stop()
 	c.Reload = reload
 	prober := service.NewProber(engine)
 	if m, ok := engine.(store.Measured); ok {
-		c.Registry.MustRegister(service.NewEngineCollector(m, prober))
+		c.Registry.MustRegister(service.NewEngineCollector(m, engine.Promises, prober))
 	}
 	failed := service.CountFailures(c.Registry)
 	function, err := f.nudsf.function(engine, log, addresses(listeners), failed)

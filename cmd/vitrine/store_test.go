@@ -3,8 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http/httptest"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 
 	"vitrine/store"
@@ -42,5 +47,41 @@ func TestBrokenEngineIsDown(t *testing.T) {
 	}
 	if quickOn(brokenEngine{}) == nil {
 		t.Error("requests for records on this host are not quick")
+	}
+}
+
+// TestHangUpDoesNotEndAStoreThatStarts sends SIGHUP while a store waits for its engine. The signal would end this
+// test.
+func TestHangUpDoesNotEndAStoreThatStarts(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077)) // the store sets it
+	signal.Reset(syscall.SIGHUP)              // the test of the holder leaves it handled
+	taken := make(chan os.Signal, 1)
+	signal.Notify(taken, syscall.SIGWINCH)
+	defer signal.Stop(taken)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer l.Close() // then the store gives up
+		c, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGWINCH} {
+			if err := syscall.Kill(os.Getpid(), s); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		<-taken // the kernel delivers SIGHUP first, so the store still took it
+	}()
+	c := (&app{stdout: io.Discard, stderr: io.Discard}).storeRunCommand()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	c.SetArgs([]string{"--engine", "redis", "--engine-server", l.Addr().String()})
+	if err := c.ExecuteContext(t.Context()); err == nil {
+		t.Error("a store without an engine was started")
 	}
 }

@@ -89,7 +89,7 @@ servers: {substrate: process, fabric: loopback}
 func (s *System) writeFiles() error {
 	values := map[string]any{
 		"SIP": s.sip, "Control": s.control, "Store": s.store, "Homestead": s.homestead, "Homer": s.homer, "Flex": s.flex,
-		"VCPUs": s.VCPUs, "Rate": Capacity, "Max": s.Max, "Bound": Bound, "Success": Success, "Overload": s.Overload,
+		"VCPUs": s.VCPUs, "Rate": s.Rate, "Max": s.Max, "Bound": Bound, "Success": Success, "Overload": s.Overload,
 	}
 	for path, text := range map[string]string{filepath.Join(s.Folder, "director.yaml"): directorFile, s.Deployment(): deploymentFile, s.file(): flexFile} {
 		t, err := template.New(filepath.Base(path)).Parse(text)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"vitrine/flex"
 	"vitrine/load"
 )
 
@@ -15,15 +16,16 @@ import (
 const sliceSeconds = 5
 
 // Users of the slices. A slice does not share users with the slices shortly before it, because
-// their calls may still be open.
+// their calls may still be open. At three requests of up to 10 s a call, they suffice for 1,600
+// calls/s.
 const (
-	sliceUsers  = 20_000
+	sliceUsers  = 50_000
 	sliceGroups = 8
 )
 
 // offer offers the load in slices, and returns the generators' reports.
 func (d *day) offer(ctx context.Context, start time.Time) ([]load.Report, error) {
-	reports := make([]load.Report, (len(d.Load)+sliceSeconds-1)/sliceSeconds)
+	reports := make([]load.Report, len(d.result.Slices))
 	group, gctx := errgroup.WithContext(ctx)
 	for i := range reports {
 		select {
@@ -103,10 +105,8 @@ func (d *day) judge(reports []load.Report) error {
 	return nil
 }
 
-// watch records the status of the orchestrator in each second of the day.
+// watch samples the status of the orchestrator in each second of the day.
 func (d *day) watch(ctx context.Context, start time.Time) error {
-	d.result.Slices = make([]Slice, (len(d.Load)+sliceSeconds-1)/sliceSeconds)
-	short, before := 0, start
 	for second := range d.Load {
 		select {
 		case <-ctx.Done():
@@ -117,21 +117,26 @@ func (d *day) watch(ctx context.Context, start time.Time) error {
 		if err != nil {
 			return err
 		}
-		now, r, slice := time.Now(), &d.result, second/sliceSeconds
-		n := len(s.Instances)
-		r.InstanceSeconds += float64(n) * now.Sub(before).Seconds()
-		before = now
-		r.Most = max(r.Most, n)
-		for _, in := range s.Instances {
-			r.Boot = max(r.Boot, in.Boot)
-		}
-		capacity, offered := s.Types[0].Capacity, d.offered(slice)
-		short++
-		if capacity >= offered {
-			short = 0
-		}
-		r.Lag = max(r.Lag, short)
-		r.Slices[slice] = Slice{Second: slice * sliceSeconds, Offered: offered, Capacity: capacity, Instances: n}
+		d.sample(second, time.Since(start), &s)
 	}
 	return nil
+}
+
+// sample adds the status at the end of a second to the result. at is the time since the start of
+// the day.
+func (d *day) sample(second int, at time.Duration, s *flex.Status) {
+	r, slice, n := &d.result, second/sliceSeconds, len(s.Instances)
+	r.InstanceSeconds += float64(n) * (at - d.before).Seconds()
+	d.before = at
+	r.Most = max(r.Most, n)
+	for i := range s.Instances {
+		r.Boot = max(r.Boot, s.Instances[i].Boot)
+	}
+	capacity, offered := s.Types[0].Capacity, d.offered(slice)
+	d.short++
+	if capacity >= offered {
+		d.short = 0
+	}
+	r.Lag = max(r.Lag, d.short)
+	r.Slices[slice] = Slice{Second: slice * sliceSeconds, Offered: offered, Capacity: capacity, Instances: n}
 }

@@ -25,6 +25,7 @@ type SystemPlan struct {
 	Folder   string  // empty folder for files and logs
 	Policy   string  // as in vitrine flex run --policy
 	Max      int     // most instances
+	Rate     float64 // declared capacity of an instance, in transactions/s; a policy fixed=N does not use it
 	VCPUs    float64 // CPU limit of each of the two members of an instance
 	Overload string  // value of Bono's --overload; empty: its default
 }

@@ -191,7 +191,7 @@ func (v *validator) flavors(c *Config, i int) {
 		} else {
 			v.quotas(c, t, sizing, at("size"))
 			entry, _ := d.Entry()
-			if n, _ := d.Given(entry, sizing); n > 1 {
+			if n, _ := d.Given(entry, sizing); n != 1 {
 				v.Bad(fmt.Sprintf("size %s has %d copies of %s", f.Size, n, entry.Name), "it has the entry, and an instance has one address in the directors: want 1", at("size")...)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"vitrine"
 	"vitrine/document"
 	"vitrine/fabric/impair"
+	"vitrine/internal/hosttest"
 	"vitrine/spec"
 )
 
@@ -100,19 +101,7 @@ func TestBadInput(t *testing.T) {
 				t.Fatal(absErr)
 			}
 			got := strings.NewReplacer(here+"/bad/", "", here+"/", "", "testdata/bad/", "").Replace(err.Error()) + "\n"
-			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("errors (-want +got):\n%s", diff)
-			}
+			hosttest.Golden(t, *update, strings.TrimSuffix(file, ".yaml")+".golden", []byte(got))
 		})
 	}
 }

@@ -169,9 +169,9 @@ func membersOf(path, name string) ([]string, error) {
 	if err != nil {
 		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want what vitrine affinity wrote"}
 	}
-	var a affinity.Analysis
-	if err := json.Unmarshal(text, &a); err != nil || a.Version != affinity.Version {
-		return nil, &vitrine.BadInput{File: path, Found: "not an analysis of this version", Want: "want what vitrine affinity --out wrote"}
+	a, err := affinity.Parse(text)
+	if err != nil {
+		return nil, &vitrine.BadInput{File: path, Found: err.Error(), Want: "want what vitrine affinity --out wrote"}
 	}
 	var names []string
 	for _, g := range a.Aggregates {

@@ -38,6 +38,34 @@ func TestDrainsOneAtATimeAfterTheStableTime(t *testing.T) {
 	}
 }
 
+// TestDrainsArePaced lets the load fall to a tenth. While an instance drains, the next drain must wait for the
+// stable time, and otherwise for a sixth of it.
+func TestDrainsArePaced(t *testing.T) {
+	for drain, pause := range map[time.Duration]time.Duration{5 * time.Second: 10 * time.Second, 5 * time.Minute: time.Minute} {
+		w := newWorld(t, 5*time.Second, func(_ string, s int) float64 {
+			if s < 100 {
+				return 1000
+			}
+			return 100
+		}, simple(2, 50, 100))
+		w.drain = drain
+		n, last := 0, w.now
+		for range 700 {
+			w.step()
+			if w.drained["register"] == n {
+				continue
+			}
+			if passed := w.now.Sub(last); n > 0 && passed < pause {
+				t.Errorf("with drains of %s, drain %d began %s after the one before, want at least %s", drain, n+1, passed, pause)
+			}
+			n, last = w.drained["register"], w.now
+		}
+		if n < 8 {
+			t.Errorf("with drains of %s, got %d drains, want at least 8 from 10 instances to the minimum of 2", drain, n)
+		}
+	}
+}
+
 func TestTheVictimHasTheFewestTransactionsInFlight(t *testing.T) {
 	w := newWorld(t, time.Second, burst(500, 50, 50), simple(1, 50, 100))
 	w.alter = func(v *decide.View) {

@@ -12,13 +12,14 @@ import (
 	"vitrine/flex/decide"
 )
 
-// A world carries out actions in simulated seconds. A start takes boot and a drain takes 5 s. The
+// A world carries out actions in simulated seconds. A start takes boot and a drain takes drain. The
 // active instances share the rate in proportion to their capacities.
 type world struct {
 	t     *testing.T
 	now   time.Time
 	boot  time.Duration
-	truth float64 // share of the profile's capacity that instances really carry
+	drain time.Duration // 5 s, unless the test changes it
+	truth float64       // share of the profile's capacity that instances really carry
 	load  func(name string, second int) float64
 	noise *rand.Rand // nil: rates without noise
 
@@ -42,7 +43,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, boot time.Duration, load func(string, int) float64, types ...decide.Type) *world {
-	w := &world{t: t, now: time.Unix(1_800_000_000, 0), boot: boot, truth: 1, load: load,
+	w := &world{t: t, now: time.Unix(1_800_000_000, 0), boot: boot, drain: 5 * time.Second, truth: 1, load: load,
 		started: map[string]int{}, drained: map[string]int{}, holds: map[decide.Cause]int{}}
 	for _, z := range types {
 		w.types = append(w.types, decide.TypeView{Type: z, Known: true})
@@ -123,7 +124,7 @@ func (w *world) age() {
 				in.State, in.Since = decide.Failed, w.now
 			}
 		case decide.Draining:
-			if age >= 5*time.Second {
+			if age >= w.drain {
 				in.State, in.Since = decide.Drained, w.now
 			}
 		case decide.Stopping:

@@ -19,20 +19,21 @@ import (
 func TestEachPolicyScalesForABurst(t *testing.T) {
 	_, err := cgroup.Detect()
 	hosttest.Need(t, err)
+	const rate = 16.0
 	var load simulate.Load
 	for second := range 35 { // hpa decides every 15 s, and an instance takes some seconds to start
-		rate := 6.0
+		offered := 0.3 * rate
 		if second >= 5 {
-			rate *= 5
+			offered *= 5
 		}
-		load = append(load, rate)
+		load = append(load, offered)
 	}
 	vitrine := program(t)
 	policies := []string{"flex", "fixed=2", "hpa", "knative"}
 	results := make([]burst.Result, len(policies))
 	var group errgroup.Group
 	for i, policy := range policies {
-		plan := burst.Plan{Program: vitrine, Folder: t.TempDir(), Policy: policy, Load: load, Max: 2}
+		plan := burst.Plan{Program: vitrine, Folder: t.TempDir(), Policy: policy, Load: load, Rate: rate, Max: 2}
 		group.Go(func() (err error) {
 			results[i], err = burst.Run(t.Context(), plan)
 			return err
@@ -50,8 +51,14 @@ func TestEachPolicyScalesForABurst(t *testing.T) {
 		if due := load.Sum() / burst.PerCall; float64(r.Calls) < due/2 || r.Boot <= 0 {
 			t.Errorf("%s: made %d of about %.0f calls, boot time %.1f s", r.Policy, r.Calls, due, r.Boot)
 		}
-		if r.Policy == "fixed=2" && r.Lag > 0 {
-			t.Errorf("a fixed size lagged %d s behind", r.Lag)
+		if r.Lost > 0 {
+			t.Errorf("%s: lost %.0f transactions by scaling", r.Policy, r.Lost)
+		}
+		switch last := r.Slices[len(r.Slices)-1]; {
+		case r.Policy == "fixed=2" && (r.Lag > 0 || last.Capacity != 2*rate):
+			t.Errorf("a fixed size lagged %d s behind and ended with a capacity of %g/s", r.Lag, last.Capacity)
+		case r.Policy == "hpa" && r.Lag == 0: // it sees the burst when it begins, and starts an instance then
+			t.Error("hpa had enough capacity in the second in which the burst began")
 		}
 	}
 }
@@ -63,7 +70,7 @@ func TestInterruptedDayLeavesNothing(t *testing.T) {
 	hosttest.Need(t, err)
 	folder := t.TempDir()
 	ctx, interrupt := context.WithCancel(t.Context())
-	s, err := burst.Start(ctx, burst.SystemPlan{Program: program(t), Folder: folder, Policy: "fixed=1", Max: 1, VCPUs: burst.VCPUs})
+	s, err := burst.Start(ctx, burst.SystemPlan{Program: program(t), Folder: folder, Policy: "fixed=1", Max: 1, Rate: 1, VCPUs: burst.VCPUs})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ var ErrNone = errors.New("nothing runs")
 
 // Find connects to the holder of a state folder. It returns ErrNone if no holder is alive, and
 // another error if the holder is alive but does not answer or has lost its run's folder, or if others
-// may write to the state folder. A holder of another Version is a *vitrine.BadInput.
+// may write to the state folder. For a holder of another Version it returns a *vitrine.BadInput and a
+// Client, whose End works.
 func Find(ctx context.Context, folder string) (*Client, error) {
 	if err := runstate.PrivateFolder(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the state folder: %w", err)
@@ -62,9 +63,9 @@ func Find(ctx context.Context, folder string) (*Client, error) {
 		return nil, fmt.Errorf("run %s, pid %d, holds the instances and does not answer: %w", r.Run, r.PID, err)
 	}
 	if c.About.Version != Version {
-		return nil, &vitrine.BadInput{
+		return c, &vitrine.BadInput{
 			File: folder, Found: fmt.Sprintf("run %s was started by another version of vitrine", r.Run),
-			Want: "control it by that version, or end it by kill " + fmt.Sprint(r.PID),
+			Want: "control it by that version, or end it by vitrine flex stop",
 		}
 	}
 	return c, nil
