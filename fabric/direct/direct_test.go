@@ -43,8 +43,7 @@ func state(t *testing.T, host fabrictest.Host) (s string) {
 	t.Helper()
 	host.Do(t, func() error {
 		link, err := netlink.LinkByName("eno1")
-		var absent netlink.LinkNotFoundError
-		if errors.As(err, &absent) {
+		if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok {
 			s = "absent"
 			return nil
 		}

@@ -53,7 +53,7 @@ func LoadTLS(certificate, key, clients string) (*ServerTLS, error) {
 // unchanged.
 func (t *ServerTLS) Reload() error {
 	c, err := TLS(t.Certificate, t.Key, t.Clients)
-	if bad := (*TLSError)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*TLSError](err); ok {
 		return fmt.Errorf("%s: %w", bad.File, err)
 	}
 	if err == nil {

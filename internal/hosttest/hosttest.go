@@ -1,5 +1,5 @@
 // Package hosttest has helpers for tests that use the host. They skip a test if the host lacks
-// something, wait for conditions, and undo changes.
+// something, wait for conditions, undo changes, and compare with golden files.
 package hosttest
 
 import (

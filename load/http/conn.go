@@ -211,6 +211,7 @@ func (e *engine) broken(c *conn) {
 	fresh, _ := e.connect(t)
 	if fresh == nil {
 		e.fail(of, "connect")
+		e.serve(t)
 		return
 	}
 	e.assign(fresh, of)

@@ -304,6 +304,27 @@ func TestWaitingTimesOut(t *testing.T) {
 	}
 }
 
+// TestServerEndsWhileCallsWait ends a server while a call waits for the only connection, and lets each new
+// connection fail at once. The waiting call must fail for the same reason as the call on the connection.
+func TestServerEndsWhileCallsWait(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 10, Duration: 0.3, Params: map[string]string{"connections": "1"}})
+	b.at(0)
+	fd := b.accept()
+	b.awaitEvents()
+	b.request(fd)
+	b.at(100 * time.Millisecond)
+	b.at(200 * time.Millisecond)
+	b.answer(fd, ok)
+	b.awaitEvents() // sends the second call
+	b.request(fd)
+	b.targets[0].addr = netip.MustParseAddrPort("255.255.255.255:1") // TCP cannot connect to a broadcast address
+	b.hangUp(fd)
+	b.awaitEvents()
+	if r := b.report(); r.Succeeded != 1 || r.Failed["connect"] != 2 || b.resent != 1 {
+		t.Errorf("succeeded %d, failed %v, resent %d; want 1, connect:2, 1", r.Succeeded, r.Failed, b.resent)
+	}
+}
+
 // TestClosedConnections checks three cases. A connection that ended while it was free is not used.
 // If a reused connection ends as a request is sent on it, no call fails. If a new connection does
 // so, its call fails.

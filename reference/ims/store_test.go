@@ -3,7 +3,6 @@ package ims_test
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"github.com/emiago/sipgo/sip"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"vitrine"
@@ -33,6 +31,7 @@ import (
 	"vitrine/store/kv"
 	"vitrine/store/redis"
 	"vitrine/store/service"
+	"vitrine/store/service/servicetest"
 	"vitrine/store/storetest"
 )
 
@@ -51,8 +50,19 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	var engine store.Engine
+	config := service.Config{Logger: log}
 	var err error
+	if tokens != "" {
+		if config.Tokens, err = access.ReadTokenFile(tokens); err != nil {
+			return err
+		}
+	}
+	if cert != "" {
+		if config.TLS, err = service.LoadTLS(cert, key, ""); err != nil {
+			return err
+		}
+	}
+	var engine store.Engine
 	switch {
 	case redisAt != "":
 		engine, err = redis.Open(ctx, redis.Config{Addresses: []string{redisAt}, Now: time.Now, Logger: log})
@@ -64,27 +74,7 @@ func runStore(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	config := service.Config{
-		Registry: prometheus.NewRegistry(), Logger: log,
-		Routes: []service.Route{{Path: kv.Root, Handler: kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)}), Operation: kv.Operation}},
-	}
-	if tokens != "" {
-		if config.Tokens, err = access.ReadTokenFile(tokens); err != nil {
-			return err
-		}
-	}
-	if cert != "" {
-		if config.TLS, err = service.LoadTLS(cert, key, ""); err != nil {
-			return err
-		}
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "store: ready on %s\n", listener.Addr())
-	return service.New(config).Serve(ctx, listener)
+	return servicetest.Run(ctx, listen, engine, config, stdout)
 }
 
 // withStore returns the site with Sprouts that have a store.

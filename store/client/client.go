@@ -123,8 +123,7 @@ func NotFound(err error) bool { return status(err) == http.StatusNotFound }
 func Unmet(err error) bool { return status(err) == http.StatusPreconditionFailed }
 
 func status(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
 	}
 	return 0

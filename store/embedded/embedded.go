@@ -238,7 +238,7 @@ func (e *Engine) options() *pebble.Options {
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       32,
 		MaxOpenFiles:                512,
-		FormatMajorVersion:          pebble.FormatNewest,
+		FormatMajorVersion:          pebble.FormatValueSeparation, // not FormatNewest: with a newer Pebble, that would convert the folder, and older programs could not open it
 		WALBytesPerSync:             512 << 10,
 		Logger:                      logger{e},
 		// Use at most half of the CPUs. The rest is for requests.

@@ -180,8 +180,7 @@ func takeNothing(t *testing.T, e *etcd.Engine) (taken int) {
 	value := make([]byte, 1<<10)
 	for v, err := range e.Watch(t.Context(), "s", "", 0) {
 		if err != nil {
-			var behind *store.Behind
-			if !errors.As(err, &behind) {
+			if _, ok := errors.AsType[*store.Behind](err); !ok {
 				t.Fatal(err)
 			}
 			break

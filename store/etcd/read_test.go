@@ -16,7 +16,7 @@ func TestLateReadsAreRepeated(t *testing.T) {
 	e := &Engine{ctx: t.Context()}
 	for text, want := range map[string]bool{"context deadline exceeded after 5.001317515s": true, "raft: stopped": false} {
 		err := e.readError(t.Context(), status.Error(codes.Unknown, text))
-		if busy := (*store.Busy)(nil); errors.As(err, &busy) != want {
+		if _, ok := errors.AsType[*store.Busy](err); ok != want {
 			t.Errorf("%q is %v", text, err)
 		}
 	}

@@ -149,8 +149,7 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, limit int) (*[]byte, 
 }
 
 func cutShort(err error) error {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
 	return badRequest("the body ended early")

@@ -26,7 +26,8 @@ var eventNames = map[store.Change]string{
 
 // watch answers GET of Root with Accept: text/event-stream: ?prefix= &from=VERSION &values=true.
 // Last-Event-ID takes precedence over from. The id of each event is its version, so a client that
-// reconnects misses nothing or gets 410.
+// reconnects misses nothing or gets 410. If the request's context ends because of store.ErrClosed, the
+// client gets an event that says so.
 // https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error {
 	given := r.URL.Query()
@@ -48,6 +49,9 @@ func (a *API) watch(w http.ResponseWriter, r *http.Request, space string) error 
 	defer beat.Wait()
 	defer cancel()
 	for v, err := range a.config.Engine.Watch(ctx, space, prefix, from) {
+		if err != nil && errors.Is(context.Cause(ctx), store.ErrClosed) {
+			err = store.ErrClosed // in place of the error of a client that has left
+		}
 		if err != nil && !s.opened {
 			return err
 		}

@@ -154,9 +154,8 @@ func TestFewReadsAtOnce(t *testing.T) {
 			for range changes {
 				a.forget(space) // as after an update of a subscription
 				all.Go(func() {
-					var busy *store.Busy
 					_, err := a.subscribersOf(t.Context(), space)
-					if errors.As(err, &busy) {
+					if _, ok := errors.AsType[*store.Busy](err); ok {
 						refused.Add(1)
 					} else if err != nil {
 						t.Error(err)

@@ -14,7 +14,7 @@ func LoadTLS(cert, key, clientCA string) (*access.ServerTLS, error) {
 		return nil, &vitrine.BadInput{File: "TLS", Found: "no certificate of the server, or no key", Want: "give both: --tls-cert and --tls-key"}
 	}
 	t, err := access.LoadTLS(cert, key, clientCA)
-	if bad := (*access.TLSError)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*access.TLSError](err); ok {
 		return nil, &vitrine.BadInput{File: bad.File, Found: bad.Error(), Want: bad.Want}
 	}
 	return t, err

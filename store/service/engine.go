@@ -14,30 +14,34 @@ import (
 
 // engineCollector exports an engine's gauges.
 type engineCollector struct {
-	engine                            store.Measured
-	prober                            *Prober
-	up, records, bytes, waiting, full *prometheus.Desc
+	engine                                    store.Measured
+	promises                                  func() store.Promises
+	prober                                    *Prober
+	up, synced, records, bytes, waiting, full *prometheus.Desc
 }
 
-// NewEngineCollector returns a collector of an engine's gauges.
-func NewEngineCollector(m store.Measured, p *Prober) prometheus.Collector {
+// NewEngineCollector returns a collector of an engine's gauges. promises returns what the engine promises
+// now.
+func NewEngineCollector(m store.Measured, promises func() store.Promises, p *Prober) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("vitrine_store_"+name, help, nil, nil)
 	}
 	return &engineCollector{
-		engine:  m,
-		prober:  p,
-		up:      desc("engine_up", "1 while the engine answers and takes writes. A full engine is up."),
-		records: desc("records", "Records kept."),
-		bytes:   desc("storage_bytes", "Bytes of storage in use."),
-		waiting: desc("writes_waiting", "Writes that wait for the engine."),
-		full:    desc("full", "1 while puts are refused because there is no room. Over Redis and etcd: 1 if the last put was refused."),
+		engine:   m,
+		promises: promises,
+		prober:   p,
+		up:       desc("engine_up", "1 while the engine answers and takes writes. A full engine is up."),
+		synced:   desc("synced", "1 while the engine promises that no crash loses an answered write."),
+		records:  desc("records", "Records kept."),
+		bytes:    desc("storage_bytes", "Bytes of storage in use."),
+		waiting:  desc("writes_waiting", "Writes that wait for the engine."),
+		full:     desc("full", "1 while puts are refused because there is no room. Over Redis and etcd: 1 if the last put was refused."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *engineCollector) Describe(d chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{c.up, c.records, c.bytes, c.waiting, c.full} {
+	for _, one := range []*prometheus.Desc{c.up, c.synced, c.records, c.bytes, c.waiting, c.full} {
 		d <- one
 	}
 }
@@ -59,6 +63,8 @@ func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	flag(c.up, c.prober.IsUp(ctx))
+	durability := c.promises().Durability
+	flag(c.synced, durability == store.Synced || durability == store.Consensus)
 	s, err := c.engine.Gauges(ctx)
 	if err != nil { // a busy engine may be too slow to count its records; a scrape still gets the other metrics
 		return

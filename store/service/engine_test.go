@@ -28,8 +28,9 @@ func (m measured) Probe(context.Context) error { return m.state }
 // TestEngineAway checks that the metrics tell an engine that does not serve from one that is too busy to
 // count its records, and that neither is an error.
 func TestEngineAway(t *testing.T) {
-	if n := testutil.CollectAndCount(NewEngineCollector(measured{}, NewProber(measured{}))); n != 5 {
-		t.Errorf("got %d metrics, want 5", n)
+	promises := func() store.Promises { return store.Promises{} }
+	if n := testutil.CollectAndCount(NewEngineCollector(measured{}, promises, NewProber(measured{}))); n != 6 {
+		t.Errorf("got %d metrics, want 6", n)
 	}
 	want := "# HELP vitrine_store_engine_up 1 while the engine answers and takes writes. A full engine is up.\n" +
 		"# TYPE vitrine_store_engine_up gauge\nvitrine_store_engine_up "
@@ -38,16 +39,32 @@ func TestEngineAway(t *testing.T) {
 		up      string
 		metrics int
 	}{
-		"away":                {measured{figures: errors.New("away"), state: errors.New("away")}, "0", 1},
-		"busy":                {measured{figures: errors.New("too slow")}, "1", 1},
-		"reads, but no write": {measured{state: errors.New("a replica")}, "0", 5},
+		"away":                {measured{figures: errors.New("away"), state: errors.New("away")}, "0", 2},
+		"busy":                {measured{figures: errors.New("too slow")}, "1", 2},
+		"reads, but no write": {measured{state: errors.New("a replica")}, "0", 6},
 	} {
-		collector := NewEngineCollector(c.engine, NewProber(c.engine))
+		collector := NewEngineCollector(c.engine, promises, NewProber(c.engine))
 		if err := testutil.CollectAndCompare(collector, strings.NewReader(want+c.up+"\n"), "vitrine_store_engine_up"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if n := testutil.CollectAndCount(collector); n != c.metrics {
 			t.Errorf("%s: got %d metrics, want %d", name, n, c.metrics)
+		}
+	}
+}
+
+// TestSynced checks that the metrics follow the promises, which change while the store runs.
+func TestSynced(t *testing.T) {
+	var now store.Promises
+	collector := NewEngineCollector(measured{}, func() store.Promises { return now }, NewProber(measured{}))
+	want := "# HELP vitrine_store_synced 1 while the engine promises that no crash loses an answered write.\n" +
+		"# TYPE vitrine_store_synced gauge\nvitrine_store_synced "
+	for durability, value := range map[store.Durability]string{
+		store.Consensus: "1", store.Synced: "1", store.Interval: "0", store.Process: "0", store.Memory: "0",
+	} {
+		now.Durability = durability
+		if err := testutil.CollectAndCompare(collector, strings.NewReader(want+value+"\n"), "vitrine_store_synced"); err != nil {
+			t.Errorf("%s: %v", durability, err)
 		}
 	}
 }

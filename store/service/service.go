@@ -21,6 +21,7 @@ import (
 	"vitrine"
 	"vitrine/internal/access"
 	"vitrine/internal/vitals"
+	"vitrine/store"
 	"vitrine/store/service/quick"
 )
 
@@ -78,6 +79,9 @@ type Service struct {
 	watch    *watch
 	origins  *http.CrossOriginProtection
 
+	ending context.Context // done when Serve ends; watches end then
+	end    context.CancelFunc
+
 	reloadFailed atomic.Bool // the last reload
 }
 
@@ -100,6 +104,7 @@ func New(c Config) *Service {
 			Name: "vitrine_store_refused_total", Help: "Requests refused, by cause: token, origin, size, requests, checks, watches, bodies, answers; connections, by cause: source, or head if they ended without a request.",
 		}, []string{"cause"}),
 	}
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.sources = &sources{most: c.PerSource, refused: s.refused.WithLabelValues("source"), unused: s.refused.WithLabelValues("head"), log: c.Logger, count: map[netip.Addr]int{}}
 	c.Registry.MustRegister(s.refused, s.watch,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -154,7 +159,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.measured(w, r, route, operation)
 		return
 	}
-	s.counted(w, r, route, s.watches, refusal{http.StatusTooManyRequests, "10", "watches"})
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.ending, func() { cancel(store.ErrClosed) })()
+	s.counted(w, r.WithContext(ctx), route, s.watches, refusal{http.StatusTooManyRequests, "10", "watches"})
 }
 
 // deny counts and logs a request that is refused access.
@@ -314,8 +322,8 @@ func (c *Config) Guarded(address string) error {
 // graceTime is how long requests may take to finish at shutdown.
 const graceTime = 5 * time.Second
 
-// Serve serves on the listeners until ctx ends, gives running requests graceTime to finish, and
-// returns.
+// Serve serves on the listeners until ctx ends, ends the watches, gives running requests graceTime to
+// finish, and returns. It is called once.
 func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := s.server()
 	work, ctx := errgroup.WithContext(ctx)
@@ -346,6 +354,7 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 	})
 	work.Go(func() error {
 		<-ctx.Done()
+		s.end()
 		//nolint:contextcheck // ctx has ended: this is what comes after it
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
 		defer cancel()
@@ -354,7 +363,7 @@ func (s *Service) Serve(ctx context.Context, listeners ...net.Listener) error {
 			err = errors.Join(err, q.Shutdown(grace))
 		}
 		if err != nil {
-			return server.Close() // a watch lasts until its client leaves
+			return server.Close() // a client that reads nothing holds its request
 		}
 		return nil
 	})

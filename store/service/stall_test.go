@@ -49,7 +49,7 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 func served(t *testing.T, h http.Handler) (s *Service, p *pipes, stop func()) {
 	t.Helper()
 	s = New(Config{
-		Routes:   []Route{{Path: "/kv", Handler: h, Operation: named}},
+		Routes:   []Route{{Path: "/kv", Handler: h, Operation: kv.Operation}},
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	p = &pipes{make(chan net.Conn), make(chan struct{})}
@@ -163,10 +163,16 @@ type quiet struct {
 	events chan *store.Event
 }
 
-func (q *quiet) Watch(context.Context, string, string, uint64) iter.Seq2[*store.Event, error] {
+func (q *quiet) Watch(ctx context.Context, _, _ string, _ uint64) iter.Seq2[*store.Event, error] {
 	return func(yield func(*store.Event, error) bool) {
-		for v := range q.events {
-			if !yield(v, nil) {
+		for {
+			select {
+			case v, more := <-q.events:
+				if !more || !yield(v, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
 				return
 			}
 		}
@@ -199,6 +205,38 @@ func TestLongWatch(t *testing.T) {
 		}
 		if _, err := io.Copy(io.Discard, got.Body); err != nil || last != "event: written" {
 			t.Errorf("after an hour the watch returned %q, error %v", last, err)
+		}
+	})
+}
+
+// TestWatchEndsWithTheService ends a service with an open watch. The client must learn why the watch ends, and
+// the service must not wait for the client to leave.
+func TestWatchEndsWithTheService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &quiet{events: make(chan *store.Event, 1)}
+		q.events <- &store.Event{Change: store.Started}
+		_, p, stop := served(t, kv.New(kv.Config{Engine: q, Now: time.Now}))
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/kv", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		transport := &http.Transport{DialContext: p.dial}
+		defer transport.CloseIdleConnections()
+		got, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		read := make(chan string, 1)
+		go func() {
+			text, _ := io.ReadAll(got.Body)
+			read <- string(text)
+		}()
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took >= graceTime {
+			t.Errorf("the service ended after %v, want less than %v", took, graceTime)
+		}
+		if text := <-read; !strings.Contains(text, "event: end\ndata: {\"status\":503,") {
+			t.Errorf("the watch ended with %q, want an event end of status 503", text)
 		}
 	})
 }

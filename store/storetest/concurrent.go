@@ -40,8 +40,7 @@ func increment(ctx context.Context, e store.Engine) error {
 		}
 		value := binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(r.Value)+1)
 		err := e.Write(ctx, "s", store.Op{Action: store.Put, Name: "n", Value: value, If: store.Condition{Version: r.Version}})
-		var conflict *store.Conflict
-		if !errors.As(err, &conflict) {
+		if _, ok := errors.AsType[*store.Conflict](err); !ok {
 			return err
 		}
 	}

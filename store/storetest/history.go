@@ -212,8 +212,7 @@ func runOp(ctx context.Context, e store.Engine, in *registerOp) (registerResult,
 		o.If.Version = r.Version
 	}
 	err := e.Write(ctx, "s", o)
-	var conflict *store.Conflict
-	if errors.As(err, &conflict) {
+	if _, ok := errors.AsType[*store.Conflict](err); ok {
 		return registerResult{}, nil
 	}
 	return registerResult{applied: err == nil, unknown: err != nil}, err

@@ -257,8 +257,7 @@ func testBatch(t *testing.T, s *suite) {
 	err := s.Write(t.Context(), "s",
 		store.Op{Action: store.Put, Name: "a", Value: []byte("2"), If: store.Condition{Version: version}},
 		store.Op{Action: store.Put, Name: "b", Value: []byte("2"), If: store.Condition{Present: true}})
-	var conflict *store.Conflict
-	if !errors.As(err, &conflict) || conflict.Op != 1 || conflict.Version != 0 {
+	if conflict, ok := errors.AsType[*store.Conflict](err); !ok || conflict.Op != 1 || conflict.Version != 0 {
 		t.Fatalf("want a conflict of op 1, got %v", err)
 	}
 	if r, _ := s.get(t, "a"); string(r.Value) != "1" || r.Version != version {

@@ -93,8 +93,7 @@ func FuzzMessage(f *testing.F) {
 			t.Fatal("the message was changed")
 		}
 		if err != nil {
-			var r gtpc.Result
-			if !errors.As(err, &r) || r.Cause == 0 {
+			if r, ok := errors.AsType[gtpc.Result](err); !ok || r.Cause == 0 {
 				t.Fatalf("error %v has no cause", err)
 			}
 			return

@@ -230,8 +230,7 @@ func (c *client) call(ctx context.Context, command uint32, session string, avps 
 		s := set(answer.AVP)
 		result, _ = s.number(avp.ResultCode)
 		if err = s.result(); err != nil {
-			var r Result
-			if errors.As(err, &r) {
+			if r, ok := errors.AsType[Result](err); ok {
 				result = r.Code()
 			}
 		}

@@ -90,10 +90,10 @@ func decide(rules Rules, session, pgw string, s set) ([]*diam.AVP, error) {
 // otherwise it is ErrUnreachable, ErrTimeout or the context's error.
 func (p *PCRF) Change(ctx context.Context, session, pgw string, c Change) error {
 	err := p.change(ctx, session, pgw, c)
-	code, refused := uint32(0), Result(0)
+	code := uint32(0)
 	if err == nil {
 		code = Success.Code()
-	} else if errors.As(err, &refused) {
+	} else if refused, ok := errors.AsType[Result](err); ok {
 		code = refused.Code()
 	}
 	p.changes.WithLabelValues(resultLabel(code)).Inc()

@@ -177,7 +177,7 @@ func (e *base) receive() bool {
 		}
 		n, err := e.conn.Read(e.reader.Room())
 		if err != nil {
-			if nerr := net.Error(nil); errors.As(err, &nerr) && nerr.Timeout() {
+			if nerr, ok := errors.AsType[net.Error](err); ok && nerr.Timeout() {
 				e.t.Fatalf("%s: got no message from the MME", e.Name)
 			}
 			return false

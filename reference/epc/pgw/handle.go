@@ -115,7 +115,7 @@ func (s *server) accept(ctx context.Context, made *session, m *gtpc.CreateSessio
 
 // gxResult returns the GTP cause for an error from the PCRF.
 func gxResult(err error) gtpc.Result {
-	if refused := diameter.Result(0); errors.As(err, &refused) {
+	if _, refused := errors.AsType[diameter.Result](err); refused {
 		return gtpc.Result{Cause: gtpc.RequestRejected}
 	}
 	return gtpc.Result{Cause: gtpc.PeerNotResponding}

@@ -59,7 +59,7 @@ func entry(t *testing.T) (*proxy, *net.UDPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	socket, err := sipudp.Listen(netipLoopback, 1<<16)
+	socket, err := sipudp.Listen(netipLoopback)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,14 +40,13 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	delay := c.Duration("target-delay", 200*time.Millisecond, "graceful: refuse new calls when every answer takes longer than this")
 	target := c.Duration("target-latency", 100*time.Millisecond, "clearwater: shed load when messages wait longer than this in the receive queue")
 	rate := c.Float64("initial-rate", 5000, "clearwater: requests/s admitted at the start")
-	buffer := c.Int("receive-queue", 1<<20, "bytes requested for the kernel's receive queue")
-	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-delay", "target-latency", "initial-rate", "receive-queue")
+	c.Positive("connections", "refresh", "aside-after", "aside-for", "timeout", "target-delay", "target-latency", "initial-rate")
 	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
 
-	socket, err := sipudp.Listen(listen, *buffer)
+	socket, err := sipudp.Listen(listen)
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}
@@ -68,7 +67,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	p.pool, err = newPool(poolConfig{
 		local: listen.Addr(), sentBy: p.sentBy(), sprouts: sprouts, connections: *connections, refresh: *refresh,
-		asideAfter: *asideAfter, asideFor: *asideFor, buffer: *buffer, busyIsFailure: mode == overload.Clearwater, messages: c.Messages,
+		asideAfter: *asideAfter, asideFor: *asideFor, busyIsFailure: mode == overload.Clearwater, messages: c.Messages,
 	}, p.receiver.Receive, p.transactions.InUse, c.Log, p.counts.asides)
 	if err != nil {
 		socket.Close()

@@ -25,7 +25,6 @@ type poolConfig struct {
 	refresh     time.Duration // mean life of a connection
 	asideAfter  int
 	asideFor    time.Duration
-	buffer      int // bytes of each connection's receive queue
 	// busyIsFailure makes a Sprout's 503 count as a failure, as in Clearwater.
 	busyIsFailure bool
 	messages      *truth.Log
@@ -82,7 +81,7 @@ func newPool(config poolConfig, receive func([]byte, sipudp.Arrival), inUse func
 // connect opens a connection to a randomly chosen Sprout and starts reading it.
 func (p *pool) connect() (*connection, error) {
 	addr := p.config.sprouts[rand.IntN(len(p.config.sprouts))]
-	socket, err := sipudp.Dial(p.config.local, addr, p.config.buffer)
+	socket, err := sipudp.Dial(p.config.local, addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Sprout %s from %s: %w", addr, p.config.local, err)
 	}

@@ -14,7 +14,7 @@ import (
 func TestRingingCallKeepsItsConnection(t *testing.T) {
 	p, client := entry(t)
 	from := client.LocalAddr().(*net.UDPAddr).AddrPort()
-	config := poolConfig{local: from.Addr(), sprouts: []netip.AddrPort{from}, connections: 2, refresh: time.Minute, buffer: 1 << 16}
+	config := poolConfig{local: from.Addr(), sprouts: []netip.AddrPort{from}, connections: 2, refresh: time.Minute}
 	pool, err := newPool(config, func([]byte, sipudp.Arrival) {}, p.transactions.InUse, p.log, p.counts.asides)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"io"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,9 +26,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var cluster ims.Cluster
 	c.Cluster(&cluster, "Homesteads")
 	subscribers := c.Int("subscribers", 1<<28, "subscribers: sub000000@ims.test and up, password pw-sub000000 and up")
-	copies := c.Int("copies", 3, "copies of each row; reads and writes want a majority of them")
+	copies := c.Int("copies", 3, "copies of each row; a read asks a majority of them")
 	ask := c.Duration("peer-timeout", 500*time.Millisecond, "how long another Homestead's answer may take")
-	charging := c.String("charging-function", "ralf."+ims.Domain, "charging function named in profiles, comma-separated")
 	c.Positive("subscribers", "copies", "peer-timeout")
 	c.LogMessages()
 	if help, err := c.Parse(args); help || err != nil {
@@ -49,7 +47,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Derive: provision(*subscribers), Log: c.Log, Metrics: c.Registry,
 	})
 	s := &server{
-		rows: rows, charging: strings.Split(*charging, ","), log: c.Log,
+		rows: rows, log: c.Log,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "homestead_requests_total", Help: "Requests answered, by kind."}, []string{"kind"}),
 	}
 	c.Registry.MustRegister(s.requests)

@@ -89,7 +89,7 @@ func TestDocument(t *testing.T) {
 	if err := json.Unmarshal(value, &row); err != nil {
 		t.Fatal(err)
 	}
-	body, err := document(row, []string{"ralf"})
+	body, err := document(row)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestDocument(t *testing.T) {
 	}
 	profile := data.Subscription.Profile
 	if data.State != ims.StateNotRegistered || data.Subscription.PrivateID != "sub000003@ims.test" || len(profile.Identities) != 2 ||
-		profile.Identities[0].URI != "sip:sub000003@ims.test" || len(profile.Criteria) != 2 || data.Charging.CCF[0] != "ralf" {
+		profile.Identities[0].URI != "sip:sub000003@ims.test" || len(profile.Criteria) != 2 || data.Charging.CCF[0] != "ralf.ims.test" {
 		t.Errorf("%s", body)
 	}
 }

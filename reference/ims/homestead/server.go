@@ -25,7 +25,6 @@ import (
 //	GET /ping
 type server struct {
 	rows     *replica.Store
-	charging []string
 	log      *slog.Logger
 	requests *prometheus.CounterVec
 }
@@ -153,7 +152,7 @@ func assign(row *registration, request ims.RegRequest, now time.Time) bool {
 }
 
 func (s *server) answer(w http.ResponseWriter, row registration) {
-	body, err := document(row, s.charging)
+	body, err := document(row)
 	if err != nil {
 		s.fail(w, http.StatusInternalServerError, err)
 		return

@@ -97,8 +97,8 @@ func subscription(user string) ims.Subscription {
 }
 
 // document returns the answer to a GET or PUT of reg-data.
-func document(r registration, charging []string) ([]byte, error) {
-	data := ims.RegData{State: r.State, Server: r.Server, Charging: ims.Charging{CCF: charging}}
+func document(r registration) ([]byte, error) {
+	data := ims.RegData{State: r.State, Server: r.Server, Charging: ims.Charging{CCF: []string{"ralf." + ims.Domain}}}
 	provisioned, err := profile(r.Private)
 	if err == nil {
 		err = xml.Unmarshal(provisioned, &data.Subscription)

@@ -27,15 +27,16 @@ const (
 type link struct {
 	self, peer netip.AddrPort
 	ask        time.Duration // how long an answer may take
-	onUp       func(context.Context, *link)
+	// resync sends the peer the records of the keys that it may have missed; nil: all records.
+	resync func(ctx context.Context, l *link, missed map[string]struct{})
 
-	up    atomic.Bool
-	dirty atomic.Bool // the peer may have missed a write
+	up atomic.Bool
 
 	mu      sync.Mutex
 	conn    net.Conn
 	last    uint32
 	pending map[uint32]chan answer
+	missed  map[string]struct{} // keys whose records the peer may have missed; nil: all keys
 	buf     []byte
 }
 
@@ -106,6 +107,30 @@ func (l *link) roundTrip(ctx context.Context, op byte, write func([]byte) []byte
 	return c.wait(ctx)
 }
 
+// miss notes keys whose records the peer may have missed.
+func (l *link) miss(keys ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.missed == nil {
+		return
+	}
+	for _, key := range keys {
+		l.missed[key] = struct{}{}
+	}
+}
+
+// takeMissed returns the keys whose records the peer may have missed, and forgets them.
+// nil stands for all keys.
+func (l *link) takeMissed() map[string]struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	missed := l.missed
+	if l.conn != nil { // otherwise the next connection begins with all keys
+		l.missed = map[string]struct{}{}
+	}
+	return missed
+}
+
 // run keeps the link connected until ctx is done.
 func (l *link) run(ctx context.Context) {
 	pause := dialAfter
@@ -155,23 +180,22 @@ func (l *link) useConnection(ctx context.Context, conn net.Conn) {
 	for _, got := range l.pending {
 		got <- answer{err: errDown}
 	}
-	l.conn, l.pending = nil, nil
+	l.conn, l.pending, l.missed = nil, nil, nil
 	l.mu.Unlock()
 	wg.Wait()
 	l.up.Store(false) // sendHeartbeats may have set it after the connection ended
 }
 
 // sendHeartbeats sends the hello, resyncs the peer, and then sends a ping every
-// heartbeat.
+// heartbeat. After each answer it resyncs the peer.
 func (l *link) sendHeartbeats(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	op, _, err := l.roundTrip(ctx, opHello, func(b []byte) []byte { return append(append(b, magic...), l.self.String()...) })
 	if err != nil || op != opOK {
 		return
 	}
-	l.dirty.Store(false)
 	l.up.Store(true)
-	l.onUp(ctx, l)
+	l.resync(ctx, l, l.takeMissed())
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	heard := time.Now()
@@ -184,10 +208,8 @@ func (l *link) sendHeartbeats(ctx context.Context, conn net.Conn) {
 		op, _, err := l.roundTrip(ctx, opPing, func(b []byte) []byte { return b })
 		switch {
 		case err == nil && op == opOK:
-			heard = time.Now()
-			if l.dirty.Swap(false) {
-				l.onUp(ctx, l)
-			}
+			l.resync(ctx, l, l.takeMissed())
+			heard = time.Now() // a resync may take longer than deadAfter
 		case time.Since(heard) > deadAfter:
 			return
 		}

@@ -6,8 +6,9 @@
 // write is compared and set at the first live replica, and copied to the others
 // before it is acknowledged. At level One a read asks the first live replica, and
 // the next if that does not have the key. At level Quorum it asks a majority and
-// takes the newest answer. Instances that do not answer are skipped and counted,
-// and receive the missed records when they are back. The newest version wins.
+// takes the newest answer. Instances that do not answer are skipped and counted. After a
+// late answer an instance receives the record again, if the writer holds a copy, and after
+// a new connection it receives all records that it replicates. The newest version wins.
 // During a partition both sides accept writes.
 package replica
 
@@ -92,7 +93,7 @@ func New(config Config) *Store {
 	for _, p := range peers {
 		m := member{name: hash(p.String())}
 		if p != config.Self {
-			m.link = &link{self: config.Self, peer: p, ask: config.Ask, onUp: s.resync}
+			m.link = &link{self: config.Self, peer: p, ask: config.Ask, resync: s.resync}
 		}
 		s.members = append(s.members, m)
 	}
@@ -104,7 +105,7 @@ func New(config Config) *Store {
 		remote:    counter("remote_reads", "Records read from peers."),
 		conflicts: counter("conflicts", "Writes refused because the record had changed."),
 		fired:     counter("timers_fired", "Timers that fired on this instance."),
-		resynced:  counter("resynced", "Records sent to peers that came back."),
+		resynced:  counter("resynced", "Records sent to peers that came back or may have missed them."),
 	}
 	return s
 }
@@ -254,8 +255,7 @@ func (s *Store) Put(ctx context.Context, key string, r Record, expect uint64) (u
 			return 0, fmt.Errorf("write %s: %w", key, err)
 		}
 		if err != nil {
-			failed = err
-			m.link.dirty.Store(true)
+			failed = err // copyTo tries this replica again
 			continue
 		}
 		r.Version = version
@@ -297,10 +297,14 @@ func (s *Store) compareAndSet(ctx context.Context, m member, key string, r Recor
 
 // copyTo sends the record to the other replicas and waits for them.
 func (s *Store) copyTo(ctx context.Context, others []member, key string, r Record) {
+	for _, m := range others {
+		if m.link == nil { // first, because a resync sends what this instance holds
+			s.table.set(key, r)
+		}
+	}
 	var calls []call
 	for _, m := range others {
 		if m.link == nil {
-			s.table.set(key, r)
 			continue
 		}
 		var c call
@@ -309,23 +313,23 @@ func (s *Store) copyTo(ctx context.Context, others []member, key string, r Recor
 			c, err = m.link.start(opSet, func(b []byte) []byte { return appendRecord(b, key, r) })
 		}
 		if err != nil {
-			s.miss(m.link)
+			s.miss(m.link, key)
 			continue
 		}
 		calls = append(calls, c)
 	}
 	for _, c := range calls {
 		if op, _, err := c.wait(ctx); err != nil || op != opOK {
-			s.miss(c.link)
+			s.miss(c.link, key)
 			continue
 		}
 		s.counts.copies.Inc()
 	}
 }
 
-func (s *Store) miss(l *link) {
+func (s *Store) miss(l *link, key string) {
 	s.counts.missed.Inc()
-	l.dirty.Store(true)
+	l.miss(key)
 }
 
 // Living returns how many of the cluster's instances can be reached now,

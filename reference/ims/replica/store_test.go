@@ -261,8 +261,8 @@ func TestTimersFireOnce(t *testing.T) {
 	// Once every copy of every timer is deleted, no timer can fire again.
 	c.await("no timer is left", func() bool {
 		for _, s := range c.stores {
-			for _, e := range s.table.all(func(string) bool { return true }) {
-				if e.r.Timer && !e.r.deleted {
+			for _, key := range s.table.keys() {
+				if r, _ := s.table.held(key); r.Timer && !r.deleted {
 					return false
 				}
 			}

@@ -3,6 +3,8 @@ package replica
 import (
 	"container/heap"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,8 +22,8 @@ type Record struct {
 // A table holds the records of one instance.
 type table struct {
 	derive func(key string) ([]byte, bool)
-	rank   func(key string) int // rank of this instance among the key's replicas
-	due    func(key string, r Record)
+	rank   func(key string) int            // rank of this instance among the key's replicas
+	due    func(key string, r Record) bool // takes a timer that is due, if it has room; called with mu held
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -51,7 +53,7 @@ const stagger = time.Second
 // grain is the shortest time that run sleeps before an entry is due.
 const grain = 20 * time.Millisecond
 
-func newTable(derive func(string) ([]byte, bool), rank func(string) int, due func(string, Record)) *table {
+func newTable(derive func(string) ([]byte, bool), rank func(string) int, due func(string, Record) bool) *table {
 	return &table{derive: derive, rank: rank, due: due, entries: map[string]*entry{}, wake: make(chan struct{}, 1)}
 }
 
@@ -140,18 +142,21 @@ func (t *table) schedule(e *entry) {
 	}
 }
 
-// expire deletes expired records and passes on the timers that are due.
+// expire deletes expired records and passes on the timers that are due, until due has
+// no more room. It returns when the next entry is due; zero if there is none.
 func (t *table) expire(now time.Time) time.Time {
-	var timers []*entry
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
 		e := t.heap[0]
 		if e.r.Timer && !e.r.deleted {
+			if !t.due(e.key, e.r) {
+				break
+			}
 			// Check again later, in case the instance that claims the timer does
 			// not delete it.
 			e.at = now.Add(deletedFor)
 			heap.Fix(&t.heap, 0)
-			timers = append(timers, &entry{key: e.key, r: e.r})
 			continue
 		}
 		heap.Pop(&t.heap)
@@ -161,12 +166,7 @@ func (t *table) expire(now time.Time) time.Time {
 	if len(t.heap) > 0 {
 		t.next = t.heap[0].at
 	}
-	next := t.next
-	t.mu.Unlock()
-	for _, e := range timers {
-		t.due(e.key, e.r)
-	}
-	return next
+	return t.next
 }
 
 // run calls expire whenever an entry is due, until ctx is done.
@@ -188,17 +188,22 @@ func (t *table) run(ctx context.Context) {
 	}
 }
 
-// all returns copies of the entries whose key want accepts.
-func (t *table) all(want func(key string) bool) []entry {
+// keys returns the keys of all entries.
+func (t *table) keys() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var out []entry
-	for key, e := range t.entries {
-		if want(key) {
-			out = append(out, entry{key: key, r: e.r})
-		}
+	return slices.AppendSeq(make([]string, 0, len(t.entries)), maps.Keys(t.entries))
+}
+
+// held returns the record of an entry, whether it has expired or not.
+func (t *table) held(key string) (r Record, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[key]
+	if e == nil {
+		return r, false
 	}
-	return out
+	return e.r, true
 }
 
 func (t *table) len() int {

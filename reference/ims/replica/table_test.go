@@ -1,9 +1,15 @@
 package replica
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestRecordsExpire(t *testing.T) {
@@ -36,7 +42,10 @@ func TestTimerWaitsItsTurn(t *testing.T) {
 	for rank := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			var fired []time.Time
-			table := newTable(nil, func(string) int { return rank }, func(string, Record) { fired = append(fired, time.Now()) })
+			table := newTable(nil, func(string) int { return rank }, func(string, Record) bool {
+				fired = append(fired, time.Now())
+				return true
+			})
 			go table.run(t.Context())
 			due := time.Now().Add(10 * time.Second)
 			table.set("t", Record{Version: 1, Expires: due, Timer: true})
@@ -49,4 +58,28 @@ func TestTimerWaitsItsTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManyTimersAtOnce lets more timers be due at once than the queue holds. All must fire within seconds.
+func TestManyTimersAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fired atomic.Int64
+		s := New(Config{Copies: 1, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), OnTimer: func(context.Context, string, []byte) {
+			time.Sleep(time.Millisecond)
+			fired.Add(1)
+		}})
+		ctx := t.Context()
+		go func() { _ = s.Run(ctx, nil) }()
+		due, n := time.Now().Add(time.Second), 5*cap(s.due)
+		for i := range n {
+			if err := s.Schedule(ctx, fmt.Sprint(i), due, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Until(due) + 5*time.Second)
+		synctest.Wait()
+		if got := fired.Load(); got != int64(n) {
+			t.Errorf("%d timers fired within 5 s, want all %d", got, n)
+		}
+	})
 }

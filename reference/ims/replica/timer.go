@@ -3,6 +3,8 @@ package replica
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -24,13 +26,13 @@ func (s *Store) replace(ctx context.Context, key string, r Record) error {
 	return err
 }
 
-// queueDue queues a timer for fire. If the queue is full, a later expire passes
-// the timer on again.
-func (s *Store) queueDue(key string, r Record) {
+// queueDue queues a timer for fire. It returns false if the queue is full.
+func (s *Store) queueDue(key string, r Record) bool {
 	select {
 	case s.due <- due{key, r}:
+		return true
 	default:
-		s.config.Log.Warn("too many timers are due at once: one is delayed", "key", key)
+		return false
 	}
 }
 
@@ -56,23 +58,24 @@ func (s *Store) fire(ctx context.Context) {
 	}
 }
 
-// resync sends a connected peer the records that it replicates. The peer
-// keeps those that are newer than its own.
-func (s *Store) resync(ctx context.Context, l *link) {
-	theirs := s.table.all(func(key string) bool {
-		for _, m := range s.replicas(key) {
-			if m.link == l {
-				return true
-			}
-		}
-		return false
-	})
+// resync sends a connected peer the records that it replicates, of the missed keys or, if
+// missed is nil, of all keys. The peer keeps those that are newer than its own. After a
+// late answer resync stops, and the peer misses the rest until the next resync.
+func (s *Store) resync(ctx context.Context, l *link, missed map[string]struct{}) {
+	keys := slices.Collect(maps.Keys(missed))
+	if missed == nil {
+		keys = s.table.keys()
+	}
 	const window = 64 // requests in flight
-	var calls []call
+	type sent struct {
+		call
+		index int // of its key
+	}
+	var calls []sent
 	settle := func(n int) bool {
 		for len(calls) > n {
 			if _, _, err := calls[0].wait(ctx); err != nil {
-				l.dirty.Store(true)
+				l.miss(keys[calls[0].index:]...)
 				return false
 			}
 			calls = calls[1:]
@@ -80,15 +83,24 @@ func (s *Store) resync(ctx context.Context, l *link) {
 		}
 		return true
 	}
-	for _, e := range theirs {
-		c, err := l.start(opSet, func(b []byte) []byte { return appendRecord(b, e.key, e.r) })
-		if err != nil {
-			return
+	for i, key := range keys {
+		r, held := s.table.held(key)
+		if !held || !s.replicates(l, key) {
+			continue
 		}
-		calls = append(calls, c)
+		c, err := l.start(opSet, func(b []byte) []byte { return appendRecord(b, key, r) })
+		if err != nil {
+			return // the connection has ended
+		}
+		calls = append(calls, sent{c, i})
 		if !settle(window) {
 			return
 		}
 	}
 	settle(0)
+}
+
+// replicates reports whether the peer of a link is a replica of key.
+func (s *Store) replicates(l *link, key string) bool {
+	return slices.ContainsFunc(s.replicas(key), func(m member) bool { return m.link == l })
 }

@@ -16,7 +16,7 @@ import (
 // serve serves a new socket until the test ends.
 func serve(t *testing.T, handle func(*sipudp.Socket, []byte, sipudp.Arrival)) *sipudp.Socket {
 	t.Helper()
-	socket, err := sipudp.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1<<16)
+	socket, err := sipudp.Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}

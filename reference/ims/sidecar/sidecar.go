@@ -56,9 +56,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	timeout := c.Duration("timeout", 5*time.Second, "how long the registrar's answer may take")
 	requests := c.Int("requests", 1024, "requests that wait for the store or the registrar at the same time; others are answered 503")
 	users := c.Int("users", 100_000, "users whose locations are not restored again while the store has the same version")
-	buffer := c.Int("receive-queue", 1<<20, "bytes requested for the kernel's receive queue")
 	k.Flags(c, "locations", "locations")
-	c.Positive("timeout", "requests", "users", "receive-queue")
+	c.Positive("timeout", "requests", "users")
 	if help, err := c.Parse(args); help || err != nil {
 		return err
 	}
@@ -73,11 +72,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("make the table of users: %w", err)
 	}
-	socket, err := sipudp.Listen(listen, *buffer)
+	socket, err := sipudp.Listen(listen)
 	if err != nil {
 		return ims.ListenError("listen", listen, err)
 	}
-	own, err := sipudp.Listen(restore, *buffer)
+	own, err := sipudp.Listen(restore)
 	if err != nil {
 		return errors.Join(ims.ListenError("restore-from", restore, err), socket.Close())
 	}

@@ -20,6 +20,10 @@ import (
 // maxDatagram is the largest UDP payload.
 const maxDatagram = 65535
 
+// receiveQueue is the requested size of the kernel's receive queue, in bytes. The kernel may
+// grant less, and drops datagrams that do not fit.
+const receiveQueue = 1 << 20
+
 // A Socket is a UDP socket, connected or not. Its methods may be called
 // concurrently.
 type Socket struct {
@@ -38,31 +42,29 @@ type Socket struct {
 	SentBy netip.AddrPort
 }
 
-// Listen returns a socket bound to an address. buffer is the requested size of
-// the kernel's receive queue, in bytes. The kernel may grant less, and drops
-// datagrams that do not fit.
-func Listen(local netip.AddrPort, buffer int) (*Socket, error) {
+// Listen returns a socket bound to an address.
+func Listen(local netip.AddrPort) (*Socket, error) {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(local))
 	if err != nil {
 		return nil, err
 	}
-	return newSocket(conn, netip.AddrPort{}, buffer)
+	return newSocket(conn, netip.AddrPort{})
 }
 
 // Dial returns a socket from a free port of local to remote. It receives from
 // remote only.
-func Dial(local netip.Addr, remote netip.AddrPort, buffer int) (*Socket, error) {
+func Dial(local netip.Addr, remote netip.AddrPort) (*Socket, error) {
 	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)), net.UDPAddrFromAddrPort(remote))
 	if err != nil {
 		return nil, err
 	}
-	return newSocket(conn, remote, buffer)
+	return newSocket(conn, remote)
 }
 
-func newSocket(conn *net.UDPConn, remote netip.AddrPort, buffer int) (*Socket, error) {
-	if err := conn.SetReadBuffer(buffer); err != nil {
+func newSocket(conn *net.UDPConn, remote netip.AddrPort) (*Socket, error) {
+	if err := conn.SetReadBuffer(receiveQueue); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("set the receive queue of %s to %d bytes: %w", conn.LocalAddr(), buffer, err)
+		return nil, fmt.Errorf("set the receive queue of %s to %d bytes: %w", conn.LocalAddr(), receiveQueue, err)
 	}
 	if err := stampArrivals(conn); err != nil {
 		conn.Close()

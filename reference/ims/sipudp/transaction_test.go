@@ -29,7 +29,7 @@ type wire struct {
 
 func newWire(t *testing.T) *wire {
 	t.Helper()
-	socket, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1<<16)
+	socket, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +472,7 @@ func TestErrorsOfICMP(t *testing.T) {
 
 func TestRefusalIsNoticed(t *testing.T) {
 	gone := newWire(t)
-	socket, err := Dial(netip.MustParseAddr("127.0.0.1"), gone.Local(), 1<<16)
+	socket, err := Dial(netip.MustParseAddr("127.0.0.1"), gone.Local())
 	if err != nil {
 		t.Fatal(err)
 	}

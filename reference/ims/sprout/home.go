@@ -176,25 +176,27 @@ type chargeable struct {
 	record ims.ChargingRecord
 }
 
-// sendCharges sends queued records to Ralf until ctx is done.
+// chargeGrace is how long records may still be sent to Ralf at the end.
+const chargeGrace = time.Second
+
+// sendCharges sends queued records to Ralf until the queue is closed. The records that
+// are not sent within chargeGrace after ctx is done are lost.
 func (s *server) sendCharges(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case c := <-s.charges:
-			body, err := json.Marshal(c.record)
-			if err == nil {
-				var status int
-				status, _, err = s.ralf.Do(truth.With(ctx, c.event), http.MethodPost, "/call-id/"+url.PathEscape(c.callID), body)
-				if err == nil && status != http.StatusOK {
-					err = fmt.Errorf("status %d", status)
-				}
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(chargeGrace, cancel) })()
+	for c := range s.charges {
+		body, err := json.Marshal(c.record)
+		if err == nil {
+			var status int
+			status, _, err = s.ralf.Do(truth.With(sending, c.event), http.MethodPost, "/call-id/"+url.PathEscape(c.callID), body)
+			if err == nil && status != http.StatusOK {
+				err = fmt.Errorf("status %d", status)
 			}
-			if err != nil {
-				s.counts.unchargeable.Inc()
-				s.log.Warn("a charging record was lost", "call", c.callID, "error", err)
-			}
+		}
+		if err != nil {
+			s.counts.unchargeable.Inc()
+			s.log.Warn("a charging record was lost", "call", c.callID, "error", err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestAssertIdentity(t *testing.T) {
 
 // TestCancelOfQueuedInvite cancels an INVITE that waits for a worker.
 func TestCancelOfQueuedInvite(t *testing.T) {
-	socket, err := sipudp.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1<<16)
+	socket, err := sipudp.Listen(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}

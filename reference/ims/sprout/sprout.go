@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/emiago/sipgo/sip"
@@ -22,6 +23,9 @@ import (
 	"vitrine/reference/keep"
 )
 
+// homesteadConnections is the number of connections kept to each Homestead, and to Homer.
+const homesteadConnections = 50
+
 // A config holds the values of Sprout's command line.
 type config struct {
 	listen                 netip.AddrPort
@@ -30,7 +34,6 @@ type config struct {
 	cluster                ims.Cluster
 	store                  keep.Config
 	publish                string // what the keeper gets
-	homesteadConnections   int
 	homesteadTimeout       time.Duration
 	copies                 int
 	peerTimeout            time.Duration
@@ -39,7 +42,6 @@ type config struct {
 	target                 time.Duration
 	initialRate            float64
 	maxExpires, timeout    time.Duration
-	buffer                 int
 }
 
 // flags declares the command line.
@@ -54,7 +56,6 @@ func (k *config) flags(c *ims.Command) {
 	c.OneOf(&k.publish, "publish", []string{publishPersistent, publishAll}, "what is kept for the other Sprouts; all: also the messages of each transaction")
 	c.IntVar(&k.copies, "copies", 2, "copies of each registration, challenge and timer")
 	c.DurationVar(&k.peerTimeout, "peer-timeout", 500*time.Millisecond, "how long another Sprout's answer may take")
-	c.IntVar(&k.homesteadConnections, "homestead-connections", 50, "connections kept to each Homestead")
 	c.DurationVar(&k.homesteadTimeout, "homestead-timeout", 2500*time.Millisecond, "answer 408 when Homestead takes longer than this")
 	c.IntVar(&k.workers, "workers", 50, "requests handled at the same time")
 	c.IntVar(&k.queue, "queue", 1000, "requests that may wait for a worker; more are rejected with 503")
@@ -63,9 +64,7 @@ func (k *config) flags(c *ims.Command) {
 	c.Float64Var(&k.initialRate, "initial-rate", 1000, "clearwater: requests/s admitted at the start")
 	c.DurationVar(&k.maxExpires, "max-expires", 10*time.Minute, "longest registration or subscription granted")
 	c.DurationVar(&k.timeout, "timeout", 5*time.Second, "answer 408 after this time without an answer from a client")
-	c.IntVar(&k.buffer, "receive-queue", 1<<20, "bytes requested for the kernel's receive queue")
-	c.Positive("copies", "peer-timeout", "homestead-connections", "homestead-timeout", "workers", "queue",
-		"target-latency", "initial-rate", "max-expires", "timeout", "receive-queue")
+	c.Positive("copies", "peer-timeout", "homestead-timeout", "workers", "queue", "target-latency", "initial-rate", "max-expires", "timeout")
 }
 
 // Run runs a Sprout until ctx is done. The error is a *vitrine.BadInput for wrong
@@ -91,7 +90,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if peers != nil {
 		defer peers.Close()
 	}
-	socket, err := sipudp.Listen(k.listen, k.buffer)
+	socket, err := sipudp.Listen(k.listen)
 	if err != nil {
 		return ims.ListenError("listen", k.listen, err)
 	}
@@ -124,11 +123,11 @@ func newServer(k config, socket *sipudp.Socket, records keeper, log *slog.Logger
 	s := &server{
 		socket: socket, ours: map[netip.AddrPort]bool{socket.Local(): true}, directors: k.directors,
 		queue: make(chan *sipudp.Transaction, k.queue), charges: make(chan chargeable, 1000), unwatched: make(chan watcher, 1000),
-		home:    rest.NewClient("homestead", k.homestead, k.homesteadConnections, k.homesteadTimeout, local, registry),
+		home:    rest.NewClient("homestead", k.homestead, homesteadConnections, k.homesteadTimeout, local, registry),
 		records: records, maxExpires: k.maxExpires, log: log, counts: newCounts(registry),
 	}
 	if len(k.homer) > 0 {
-		s.homer = rest.NewClient("homer", k.homer, k.homesteadConnections, k.homesteadTimeout, local, registry)
+		s.homer = rest.NewClient("homer", k.homer, homesteadConnections, k.homesteadTimeout, local, registry)
 	}
 	if len(k.ralf) > 0 {
 		s.ralf = rest.NewClient("ralf", k.ralf, 4, k.homesteadTimeout, local, registry)
@@ -160,8 +159,9 @@ func (s *server) run(ctx context.Context, k config, c *ims.Command) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.records.Run(ctx, s.expire) })
 	group.Go(func() error { s.transactions.Run(ctx); return nil })
+	var working sync.WaitGroup // the goroutines that call charge
 	for range k.workers {
-		group.Go(func() error { s.work(ctx); return nil })
+		working.Go(func() { s.work(ctx) })
 	}
 	group.Go(func() error { s.endSubscriptions(ctx); return nil })
 	if s.ralf != nil {
@@ -173,7 +173,12 @@ func (s *server) run(ctx context.Context, k config, c *ims.Command) error {
 		Transactions: s.transactions, Upstream: s.socket, Parser: sip.NewParser(), Garbage: s.counts.garbage, Log: s.log,
 		Begun: s.begun, Ack: s.ack, Response: s.response,
 	}
-	group.Go(func() error { return s.socket.Serve(receiver.Receive, nil) })
+	working.Add(1)
+	group.Go(func() error {
+		defer working.Done()
+		return s.socket.Serve(receiver.Receive, nil)
+	})
+	group.Go(func() error { working.Wait(); close(s.charges); return nil })
 	group.Go(func() error { <-ctx.Done(); return s.socket.Close() })
 	err := rest.Wait(ctx, group, c, s.socket.Local())
 	s.home.Close()

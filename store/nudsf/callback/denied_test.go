@@ -108,8 +108,7 @@ func TestNoRedirect(t *testing.T) {
 	for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusFound} {
 		first := listen(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, final, status) }, true, true)
 		err := send(t, callback.Config{Targets: targets(t, "127.0.0.1"), Tries: 1}, first)
-		var refused *callback.Refused
-		if !errors.As(err, &refused) || refused.Status != status || came.Load() != 0 {
+		if refused, ok := errors.AsType[*callback.Refused](err); !ok || refused.Status != status || came.Load() != 0 {
 			t.Errorf("redirect %d: got %v, %d requests at its target, want 0", status, err, came.Load())
 		}
 	}

@@ -92,20 +92,18 @@ func (s *Sender) deliver(ctx context.Context, r *receiver, m waiting) error {
 			s.retried.Add(1)
 		}
 		err := s.client.post(ctx, m)
-		var refused *Refused
 		if err == nil {
 			s.sent.Add(1)
 			s.answered(r)
 			return nil
 		}
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*Refused](err); ok {
 			s.refused.Add(1)
 			s.answered(r)
 			s.config.Log.Warn("callback refused", "target", m.Target, "kind", m.Kind, "status", refused.Status)
 			return err
 		}
-		var denied *Denied
-		if errors.As(err, &denied) {
+		if denied, ok := errors.AsType[*Denied](err); ok {
 			s.refused.Add(1)
 			s.config.Log.Warn("callback denied", "target", m.Target, "kind", m.Kind, "error", denied)
 			return err

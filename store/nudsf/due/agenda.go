@@ -388,8 +388,7 @@ func (a *Agenda) do(ctx context.Context, q store.Query) error {
 	everything := q.Match == nil
 	for r, err := range a.Engine.Scan(ctx, q) {
 		if err != nil {
-			var late *store.Late
-			if errors.As(err, &late) { // the scan had no time for all due records, so scan again
+			if _, ok := errors.AsType[*store.Late](err); ok { // the scan had no time for all due records, so scan again
 				a.Planned(q.Space, time.Time{})
 				break
 			}

@@ -72,8 +72,7 @@ func (a *Agenda) address(l *Letter) error {
 // delay returns the wait before the next try.
 func (a *Agenda) delay(tries int, why error) time.Duration {
 	wait := callback.Backoff(max(0, tries-1), a.Backoff, a.Longest)
-	var down *callback.Down
-	if errors.As(why, &down) {
+	if down, ok := errors.AsType[*callback.Down](why); ok {
 		wait = max(wait, time.Until(down.Until)) // by the sender's monotonic clock, which cannot be set
 	}
 	return wait

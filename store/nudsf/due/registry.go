@@ -97,8 +97,7 @@ func (a *Agenda) unregister(ctx context.Context, space string, version uint64) (
 		return false, nil
 	}
 	err = a.Engine.Write(ctx, registry, store.Op{Action: store.Delete, Name: space, If: store.Condition{Version: version}})
-	var conflict *store.Conflict
-	if errors.As(err, &conflict) { // a service has registered it meanwhile
+	if _, ok := errors.AsType[*store.Conflict](err); ok { // a service has registered it meanwhile
 		return false, nil
 	}
 	return err == nil, err

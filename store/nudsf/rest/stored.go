@@ -54,8 +54,7 @@ const maxAttempts = 16
 func Retry(attempt func() error) error {
 	for range maxAttempts {
 		err := attempt()
-		var conflict *store.Conflict
-		if !errors.As(err, &conflict) {
+		if _, ok := errors.AsType[*store.Conflict](err); !ok {
 			return err
 		}
 	}

@@ -15,8 +15,7 @@ func TestRetry(t *testing.T) {
 		tries++
 		return fmt.Errorf("write record r: %w", &store.Conflict{})
 	})
-	var conflict *store.Conflict
-	if !errors.As(err, &conflict) || tries != maxAttempts {
+	if _, ok := errors.AsType[*store.Conflict](err); !ok || tries != maxAttempts {
 		t.Errorf("endless conflicts: got %d tries, error %v", tries, err)
 	}
 	tries = 0

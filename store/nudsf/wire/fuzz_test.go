@@ -14,8 +14,7 @@ import (
 // problem fails the test unless err is a *wire.Problem with a 4xx status.
 func problem(t *testing.T, err error) {
 	t.Helper()
-	var p *wire.Problem
-	if !errors.As(err, &p) || p.Status < 400 || p.Status > 499 {
+	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Status < 400 || p.Status > 499 {
 		t.Fatalf("%T: %v", err, err)
 	}
 }

@@ -170,8 +170,7 @@ func (p *parts) blocks() ([]Block, error) {
 
 // bodyProblem returns the problem for a body that could not be read.
 func bodyProblem(err error) error {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge("the body", int(large.Limit))
 	}
 	return BadParam(CauseMessageFormat, "body", "is not a whole multipart message: %v", err)

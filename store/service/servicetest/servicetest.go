@@ -4,6 +4,8 @@ package servicetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,16 +30,17 @@ type Store struct {
 func Serve(t testing.TB, engine store.Engine) *Store {
 	t.Helper()
 	s := &Store{}
-	handler := kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)})
+	plain := route(engine)
+	handler := plain.Handler
+	plain.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Away.Load() {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 	server := service.New(service.Config{
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Routes: []service.Route{{Path: kv.Root, Operation: kv.Operation, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if s.Away.Load() {
-				http.Error(w, "away", http.StatusServiceUnavailable)
-				return
-			}
-			handler.ServeHTTP(w, r)
-		})}},
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Routes: []service.Route{plain},
 	})
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -54,4 +57,21 @@ func Serve(t testing.TB, engine store.Engine) *Store {
 		}
 	})
 	return s
+}
+
+// Run serves an engine at an address until ctx ends, and then closes it. It prints a line with
+// "ready on" when it serves, as a hosttest.Program does. Run sets the registry and the routes of c.
+func Run(ctx context.Context, address string, engine store.Engine, c service.Config, stdout io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return errors.Join(err, engine.Close())
+	}
+	c.Registry, c.Routes = prometheus.NewRegistry(), []service.Route{route(engine)}
+	fmt.Fprintf(stdout, "store: ready on %s\n", listener.Addr())
+	return errors.Join(service.New(c).Serve(ctx, listener), engine.Close())
+}
+
+// route serves the plain API over an engine.
+func route(engine store.Engine) service.Route {
+	return service.Route{Path: kv.Root, Handler: kv.New(kv.Config{Engine: engine, Now: store.ClockOf(engine, time.Now)}), Operation: kv.Operation}
 }
