@@ -14,11 +14,25 @@ import (
 const costFrom, costTo = 0.5, 0.75
 
 // callCosts returns the CPU time of a call in each run at the same rate, as a ratio to the median
-// run; NaN: not known. The CPU time of a call follows a power of the rate that is the same in all
-// runs.
+// run on the same host; NaN: not known. Hosts are not compared, because their capacities differ too
+// much: a rate that shows the cost of a call on one host may be close to the capacity of another.
 func callCosts(runs []judged) []float64 {
-	found := slices.DeleteFunc(slices.Clone(runs), func(j judged) bool { return !j.found() })
-	middle := stat.Mean(values(found, func(j judged) float64 { return j.Capacity.Rate }), nil)
+	costs := make([]float64, len(runs))
+	for _, host := range hostsOf(runs) {
+		own := costsOnHost(onHost(runs, host))
+		for i, j := range runs {
+			if j.host() == host {
+				costs[i], own = own[0], own[1:]
+			}
+		}
+	}
+	return costs
+}
+
+// costsOnHost is callCosts for runs on one host. The CPU time of a call follows a power of the rate
+// that is the same in all these runs.
+func costsOnHost(runs []judged) []float64 {
+	middle := stat.Mean(values(withCapacity(runs), func(j judged) float64 { return j.Capacity.Rate }), nil)
 	rates, cpus := make([][]float64, len(runs)), make([][]float64, len(runs)) // logarithms
 	var xx, xy float64
 	for i, j := range runs {
@@ -49,28 +63,41 @@ func callCosts(runs []judged) []float64 {
 
 // A costEffect says how the capacities of runs follow the CPU time of a call.
 type costEffect struct {
-	least, most float64 // CPU time of a call, as a ratio to the median run
+	least, most float64 // CPU time of a call, as a ratio to the median run on the same host
 	power       float64 // capacity ~ (CPU time of a call)^power
 	correlation float64 // of their logarithms
 }
 
-// effectOfCosts fits the runs whose costs are known; all runs found a capacity. The result is false if
-// they are fewer than five.
+// effectOfCosts fits the runs whose costs are known, with a constant for each host; all runs found a
+// capacity. The result is false with fewer than four such runs, not counting one of each host.
 func effectOfCosts(runs []judged) (e costEffect, ok bool) {
-	const fewest = 5
-	var costs, capacities []float64
-	for i, c := range callCosts(runs) {
-		if !math.IsNaN(c) {
-			costs, capacities = append(costs, math.Log(c)), append(capacities, math.Log(runs[i].Capacity.Rate))
+	const fewest = 4
+	var ratios, costs, capacities []float64 // logarithms
+	beyond := 0
+	for _, host := range hostsOf(runs) {
+		own := onHost(runs, host)
+		var x, y []float64
+		for i, c := range costsOnHost(own) {
+			if !math.IsNaN(c) {
+				x, y = append(x, math.Log(c)), append(y, math.Log(own[i].Capacity.Rate))
+			}
 		}
+		ratios, costs, capacities = append(ratios, x...), append(costs, centred(x)...), append(capacities, centred(y)...)
+		beyond += max(0, len(x)-1)
 	}
-	if len(costs) < fewest {
+	if beyond < fewest {
 		return e, false
 	}
 	_, e.power = stat.LinearRegression(costs, capacities, nil, false)
 	e.correlation = stat.Correlation(costs, capacities, nil)
-	e.least, e.most = math.Exp(slices.Min(costs)), math.Exp(slices.Max(costs))
+	e.least, e.most = math.Exp(slices.Min(ratios)), math.Exp(slices.Max(ratios))
 	return e, true
+}
+
+// centred returns the numbers less their mean.
+func centred(all []float64) []float64 {
+	mean := stat.Mean(all, nil)
+	return values(all, func(x float64) float64 { return x - mean })
 }
 
 // A sensitivity says how a function's CPU time follows the host's speed.

@@ -44,6 +44,34 @@ func (j judged) agrees() bool {
 // found reports whether the run found a capacity.
 func (j judged) found() bool { return j.Capacity.Rate > 0 }
 
+// withCapacity returns the runs that found a capacity.
+func withCapacity(runs []judged) []judged {
+	return slices.DeleteFunc(slices.Clone(runs), func(j judged) bool { return !j.found() })
+}
+
+// excludes reports whether the intervals of the two runs have no rate in common.
+func (j judged) excludes(o judged) bool {
+	return j.Capacity.High < o.Capacity.Low || o.Capacity.High < j.Capacity.Low
+}
+
+// disjoint reports for each pair of runs of one plan on one host whether their intervals exclude each
+// other. The second list has only the pairs of successive runs.
+func disjoint(runs []judged) (all, successive []bool) {
+	place := func(j judged) string { return j.Plan + " " + j.host() }
+	for _, at := range distinct(runs, place) {
+		own := slices.DeleteFunc(withCapacity(runs), func(j judged) bool { return place(j) != at })
+		for i, j := range own {
+			for k, later := range own[i+1:] {
+				all = append(all, j.excludes(later))
+				if k == 0 {
+					successive = append(successive, j.excludes(later))
+				}
+			}
+		}
+	}
+	return all, successive
+}
+
 // difference returns the logarithm of the run's estimate over that of the blocks.
 func (j judged) difference() float64 { return math.Log(j.Capacity.Rate / j.beside.Rate) }
 
@@ -142,7 +170,7 @@ func (b *realBench) rows() []Row {
 		coverageRow(name("coverage"), ours, judged.covered, truthAim),
 		coverageRow(name("coverage/with-error-of-blocks"), ours, judged.agrees, ""),
 	}
-	ours = slices.DeleteFunc(ours, func(j judged) bool { return !j.found() })
+	ours = withCapacity(ours)
 	if len(ours) == 0 {
 		return rows
 	}

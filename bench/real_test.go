@@ -90,65 +90,6 @@ func TestReferenceHoldsTruth(t *testing.T) {
 	}
 }
 
-// TestSensitivity recovers the power with which CPU time follows the host's speed. A trial that fails
-// uses its whole quota, so it says nothing.
-func TestSensitivity(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	run := realRecord{Capacity: &vitrine.Capacity{Rate: 1000}}
-	for range 40 {
-		o := realTrial{Rate: 500 + 250*random.Float64(), Speed: 0.8 + 0.2*random.Float64(), Scheduled: 100, Succeeded: 100}
-		o.CPU = 1e-5 * math.Pow(o.Rate, -0.3) * math.Pow(o.Speed, -2)
-		failed := o
-		failed.CPU, failed.Succeeded = 1e-5, 50
-		run.Trials = append(run.Trials, o, failed, realTrial{Rate: 100, Speed: 0.5, CPU: 1, Scheduled: 100, Succeeded: 100})
-	}
-	s, ok := realRecords{run}.sensitivity()
-	if !ok || math.Abs(s.power-2) > 1e-6 || s.slowest < 0.8 || s.fastest > 1 {
-		t.Errorf("got %+v, %t, want a power of 2", s, ok)
-	}
-	run.Trials = run.Trials[:9]
-	if _, ok := (realRecords{run}).sensitivity(); ok {
-		t.Error("three trials were enough")
-	}
-}
-
-// TestCallCosts recovers how much more a call costs in some runs than in others, and how their
-// capacities follow. Trials at full quota and failed ones say nothing.
-func TestCallCosts(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
-	var runs []judged
-	for _, cost := range []float64{1, 1.2, 0.9, 1.1, 1} {
-		r := realRecord{Capacity: &vitrine.Capacity{Rate: 1000 * math.Pow(cost, -1.5)}}
-		for range 6 {
-			rate := 550 + 150*random.Float64()
-			o := realTrial{Rate: rate, CPU: cost * math.Pow(rate, -0.4), Scheduled: 100, Succeeded: 100}
-			failed, full := o, o
-			failed.CPU, failed.Succeeded = 1, 50
-			full.Rate, full.CPU = 990, 0.5/990
-			r.Trials = append(r.Trials, o, failed, full)
-		}
-		runs = append(runs, judged{realRecord: r})
-	}
-	for i, want := range []float64{1, 1.2, 0.9, 1.1, 1} {
-		if got := callCosts(runs)[i]; math.Abs(got-want) > 1e-6 {
-			t.Errorf("run %d: a call costs %g of the median, want %g", i, got, want)
-		}
-	}
-	if e, ok := effectOfCosts(runs); !ok || math.Abs(e.power+1.5) > 1e-6 || e.correlation > -0.999 || math.Abs(e.most-1.2) > 1e-6 {
-		t.Errorf("got %+v, %t, want a power of -1.5", e, ok)
-	}
-	if !math.IsNaN(callCosts(runs[1:2])[0]) {
-		t.Error("a single run is compared with itself")
-	}
-	runs[0].Trials = nil
-	if !math.IsNaN(callCosts(runs)[0]) {
-		t.Error("a run without trials has a cost")
-	}
-	if _, ok := effectOfCosts(runs); ok {
-		t.Error("four runs were enough")
-	}
-}
-
 // meanCrossing returns the logarithm of the rate at which the mean over deployments is 0.9. It
 // bisects.
 func meanCrossing(of curve, spread float64, random *rand.Rand) float64 {
@@ -372,8 +313,14 @@ func TestRealResumes(t *testing.T) {
 	if err != nil || !strings.Contains(text, "7 of 7 intervals") || strings.Count(text, "\n| adaptive | ") != 7 || strings.Count(text, "\n| mlr") != 4 {
 		t.Errorf("the page's section: %v\n%s", err, text)
 	}
-	if !strings.Contains(text, "on one side only, because the bench was stopped: 1.") {
-		t.Errorf("the page does not count the run without a block after it:\n%s", text)
+	for _, want := range []string{
+		"on one side only, because the bench was stopped: 1.",
+		"mlr: 2 of 2 intervals hold; medians: error 0.",
+		"| 0.1 | all | 7 of 7 | 1 | 0 of 21 | 0 of 6 |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
 	}
 	rows := third.rows()
 	for name, ours := range map[string]float64{"coverage": 1, "coverage/with-error-of-blocks": 1, "load": 10, "wall": 60, "mlr/load": 10, "mlr-default/wall": 60} {
@@ -385,7 +332,7 @@ func TestRealResumes(t *testing.T) {
 }
 
 // TestPagePoolsTheNewestPlans checks that the page tests the coverage of each plan, and over all
-// functions that of the newest plans only.
+// functions that of the newest plans, and of all plans by their limit.
 func TestPagePoolsTheNewestPlans(t *testing.T) {
 	t.Chdir(t.TempDir())
 	functions := realFunctions()
@@ -393,12 +340,13 @@ func TestPagePoolsTheNewestPlans(t *testing.T) {
 		function realFunction
 		plan     string
 		low      float64
-	}{{functions[0], "first", 110}, {functions[0], "second", 90}, {functions[1], "other", 90}} {
+		limit    float64
+	}{{functions[0], "first", 110, 0}, {functions[0], "second", 90, 0}, {functions[1], "other", 90, 0.1}} {
 		for _, r := range []realRecord{
 			{Kind: realBlock, Trials: []realTrial{{Rate: 90, Success: 1}, {Rate: 110, Success: 0.8}}},
 			{Kind: realRun, Search: rate.Adaptive, Number: 1, Capacity: &vitrine.Capacity{Rate: 120, Low: of.low, High: 130}},
 		} {
-			r.Plan, r.Session = of.plan, of.plan
+			r.Plan, r.Session, r.Slowdown = of.plan, of.plan, of.limit
 			if err := appendLine(of.function.file(), r); err != nil {
 				t.Fatal(err)
 			}
@@ -408,7 +356,8 @@ func TestPagePoolsTheNewestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{": 0 of 1 intervals hold the capacity of the blocks beside them (p 0.05)", "Over the newest plan of each function, 2 of 2 intervals"} {
+	for _, want := range []string{": 0 of 1 intervals hold the capacity of the blocks beside them (p 0.05)", "Over the newest plan of each function, 2 of 2 intervals",
+		"| 0.45 | all | 1 of 2 | ", "| 0.1 | kamailio | 1 of 1 | 1 | 0 of 0 | 0 of 0 |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
