@@ -30,6 +30,9 @@ import (
 // of 20 ms, so that probing adds little to the start time.
 const probeInterval = time.Millisecond
 
+// bareLog is the file of each function's output, in its folder.
+const bareLog = "log"
+
 // A bare runs the function with the least work. Each instance has a place that is created once: a
 // cgroup with the flavor's quota, CPUs and memory, and a network namespace on a bridge. Processes
 // start in the cheapest known way, from an existing thread.
@@ -190,7 +193,7 @@ func (b *bare) stop() error {
 
 func (b *bare) start(ctx context.Context) error {
 	for _, in := range b.functions {
-		if err := in.start(ctx, "log"); err != nil {
+		if err := in.start(ctx, bareLog); err != nil {
 			return err
 		}
 		if err := b.await(ctx, in); err != nil {

@@ -51,11 +51,13 @@ type overloadPart struct {
 }
 
 func overloadParts() []overloadPart {
-	return []overloadPart{{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", countBelow}, {"above", countAbove}}
+	return []overloadPart{
+		{"goodput", overloadGoodput}, {"control", overloadControl}, {"below", countBelow}, {"above", countAbove}, {recoveryPart, overloadRecovery},
+	}
 }
 
 // overloadBenches returns benches that test whether the reference IMS degrades
-// gracefully.
+// gracefully and recovers.
 func overloadBenches() (all []bench) {
 	for _, flavor := range overloadFlavors() {
 		for _, part := range overloadParts() {
@@ -91,11 +93,16 @@ func (m *overloadMeter) load() error {
 	return err
 }
 
-// take adds a window of an earlier call, if it is of this flavor, build and host, and by these rules.
+// take adds a window of an earlier call, if the meter may use it.
 func (m *overloadMeter) take(w window) {
-	if w.Flavor == m.flavor && w.Build == m.build && w.Host == m.host && w.overloadRules == m.rules {
+	if m.fits(w) {
 		m.done = append(m.done, w)
 	}
+}
+
+// fits reports whether the window is of this flavor, build and host, and by these rules.
+func (m *overloadMeter) fits(w window) bool {
+	return w.Flavor == m.flavor && w.Build == m.build && w.Host == m.host && w.overloadRules == m.rules
 }
 
 // at returns the windows so far with the load of w, of all rounds.
@@ -108,10 +115,18 @@ func (m *overloadMeter) at(w window) (all []window) {
 	return all
 }
 
-// windows returns n windows of this round, each on a fresh deployment. It drives those that the file
-// lacks.
+// windows returns n windows of this round, each on a fresh deployment.
 func (m *overloadMeter) windows(ctx context.Context, mode string, quota, rate float64, n int) ([]window, error) {
-	want := window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Round: m.round, Seconds: overloadSeconds, overloadRules: m.rules}
+	return m.collect(ctx, m.want(mode, quota, rate), n)
+}
+
+// want returns a window of this round without results.
+func (m *overloadMeter) want(mode string, quota, rate float64) window {
+	return window{Build: m.build, Flavor: m.flavor, Quota: quota, Mode: mode, Rate: math.Round(rate), Round: m.round, Seconds: overloadSeconds, overloadRules: m.rules}
+}
+
+// collect returns n windows of the wanted load and round. It drives those that the file lacks.
+func (m *overloadMeter) collect(ctx context.Context, want window, n int) ([]window, error) {
 	got := slices.DeleteFunc(m.at(want), func(w window) bool { return w.Round != want.Round })
 	got = got[:min(n, len(got))]
 	for len(got) < n {
@@ -199,6 +214,16 @@ func sumUp(all []window) (success float64, steady bool) {
 	return success, growth < overloadSteady
 }
 
+// carried returns the calls per second that the deployments carried on average: the goodput less the
+// growth of the backlog.
+func carried(all []window) float64 {
+	var sum float64
+	for _, w := range all {
+		sum += w.Goodput - w.Growth*w.Rate
+	}
+	return sum / float64(len(all))
+}
+
 func (m *overloadMeter) name(part string) string { return "ims/overload/" + m.flavor + "/" + part }
 
 // overloadGoodput compares the goodput under overload with the capacity.
@@ -226,7 +251,9 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 }
 
 // overloadControl returns rows that a fixed limit of calls could not pass: the control costs no
-// capacity, the bottleneck is used, and a larger quota carries more.
+// capacity, the bottleneck is used, and a larger quota carries more. With control the capacity is the
+// rate at which a tenth is refused, and without it the rate at which the backlog begins to grow. So
+// control-carried compares what both carry.
 func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
 	capacity, at, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
@@ -249,15 +276,20 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		{"control", overload.Off, "the capacity without control", ">= 0.95", overloadQuota},
 		{"quota", overload.Graceful, fmt.Sprintf("the capacity with %g times the quota", overloadMore), "<= 0.91", overloadMore * overloadQuota},
 	} {
-		ours, err := m.again(ctx, against.name, capacity)
+		ours, at, err := m.again(ctx, against.name, capacity, at)
 		if err != nil {
 			return rows, err
 		}
-		other, _, err := m.capacity(ctx, against.mode, against.quota)
+		other, otherAt, err := m.capacity(ctx, against.mode, against.quota)
 		if err != nil {
 			return rows, err
 		}
 		rows = append(rows, newRow(m.name(against.name), "calls/s", against.what, against.aim, ours, other, ours/other, nil, 1))
+		if against.mode == overload.Off {
+			ours, other := carried(at), carried(otherAt)
+			rows = append(rows, newRow(m.name(against.name+"-carried"), "calls/s carried", "the same without control, both at the highest rate that passes",
+				against.aim, ours, other, ours/other, nil, 1))
+		}
 	}
 	return rows, nil
 }
@@ -272,27 +304,27 @@ func countAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
 	return m.count(ctx, "above", 1.25, 1, 0.95, "<= 0")
 }
 
-// again begins a round of windows and measures the capacity in it, from a capacity that is known. The speed
-// of a host changes within minutes, so what is compared must be measured side by side.
-func (m *overloadMeter) again(ctx context.Context, round string, known float64) (float64, error) {
+// again begins a round of windows and measures the capacity in it, from a capacity that is known with the
+// windows knownAt. The speed of a host changes within minutes, so what is compared must be measured side
+// by side.
+func (m *overloadMeter) again(ctx context.Context, round string, known float64, knownAt []window) (capacity float64, at []window, err error) {
 	if m.rules.Rounds == 0 {
-		return known, nil
+		return known, knownAt, nil
 	}
 	m.round = round
-	capacity, _, err := m.search(ctx, overload.Graceful, overloadQuota, math.Round(known))
-	return capacity, err
+	return m.search(ctx, overload.Graceful, overloadQuota, math.Round(known))
 }
 
 // fresh returns overloadFresh windows at a multiple of the capacity, in rounds.
 func (m *overloadMeter) fresh(ctx context.Context, name string, load float64, rounds int) (all []window, err error) {
-	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
+	capacity, at, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { m.round = "" }()
 	rounds = max(rounds, 1)
 	for i := range rounds {
-		if capacity, err = m.again(ctx, fmt.Sprintf("%s-%d", name, i+1), capacity); err != nil {
+		if capacity, at, err = m.again(ctx, fmt.Sprintf("%s-%d", name, i+1), capacity, at); err != nil {
 			return nil, err
 		}
 		some, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh/rounds)

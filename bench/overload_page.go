@@ -13,9 +13,13 @@ import (
 	"vitrine/papers"
 )
 
-// overloadSlower is how many times the usual CPU time of a call shows a slower host. At
-// overloadBelow of a capacity at success 0.9, the bottleneck has a twentieth to spare.
-const overloadSlower = 1.05
+const (
+	// overloadSlower is how many times the usual CPU time of a call shows a slower host. At
+	// overloadBelow of a capacity at success 0.9, the bottleneck has a twentieth to spare.
+	overloadSlower = 1.05
+	// overloadUsual is how many deployments must carry their calls, so that their median is usual.
+	overloadUsual = 5
+)
 
 // errNotDriven is the error of a meter that may only read windows.
 var errNotDriven = errors.New("the record lacks this window")
@@ -30,22 +34,22 @@ func overloadSection(root string) (string, error) {
 	}
 	var parts []string
 	properties := [][]string{{"flavor", "property", "measured", "compared with", "ratio", "lowest to highest", "aim", "met"}}
-	rates := [][]string{{"flavor", "quota", "control", "calls/s", "deployments", "success", "lowest to highest", "goodput, calls/s", "backlog grew by, calls/s"}}
+	rates := [][]string{{"flavor", "quota", "control", "calls/s", "deployments", "success", "lowest to highest", "goodput, calls/s", "backlog grew by, calls/s", "refused after admission"}}
 	for _, flavor := range overloadFlavors() {
-		m := recordedMeter(flavor, all)
-		if len(m.done) == 0 {
+		if !slices.ContainsFunc(all, func(w window) bool { return w.Flavor == flavor }) {
 			continue
 		}
-		lines, err := m.properties()
+		f := recordedFlavor(flavor, all)
+		text, err := f.origin()
 		if err != nil {
 			return "", err
 		}
-		slowed, err := m.slowed()
+		lines, err := f.properties()
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, m.origin()+slowed)
-		properties, rates = append(properties, lines...), append(rates, m.rates()...)
+		parts = append(parts, text)
+		properties, rates = append(properties, lines...), append(append(rates, f.last.rates()...), f.recovery.rates()...)
 	}
 	if len(parts) == 0 {
 		return notRun, nil
@@ -54,36 +58,106 @@ func overloadSection(root string) (string, error) {
 		strings.TrimSpace(papers.Markdown(rates)), "</details>"), "\n\n"), nil
 }
 
-// recordedMeter returns a meter of the flavor's windows that were recorded last with one build, on
-// one host and by the same rules. It drives no window.
-func recordedMeter(flavor string, all []window) *overloadMeter {
-	m := &overloadMeter{flavor: flavor, progress: io.Discard, drive: func(context.Context, window) (window, error) { return window{}, errNotDriven }}
-	for _, w := range all {
-		if w.Flavor == flavor {
-			m.build, m.host, m.rules = w.Build, w.Host, w.overloadRules
-		}
-	}
-	for _, w := range all {
-		m.take(w)
-	}
-	return m
+// An overloadRecord has the windows of one flavor. Its meters may have no window.
+type overloadRecord struct {
+	last     *overloadMeter   // of the last build, host and rules
+	earlier  []*overloadMeter // the newest first
+	recovery *overloadMeter   // recoveryPart, of its own last build
 }
 
-// origin returns a sentence about the windows' number, days, commits and hosts.
-func (m *overloadMeter) origin() string {
-	list := func(text func(window) string) string { return strings.Join(distinct(m.done, text), " and ") }
-	rounds := ""
-	if m.rules.Rounds > 0 {
-		rounds = fmt.Sprintf(", the capacity measured again beside each comparison and in %d rounds of deployments below it", m.rules.Rounds)
+func recordedFlavor(flavor string, all []window) (r overloadRecord) {
+	recovering := func(w window) bool { return w.Round == recoveryPart }
+	apart := slices.DeleteFunc(slices.Clone(all), func(w window) bool { return !recovering(w) })
+	meters := recordedMeters(flavor, slices.DeleteFunc(slices.Clone(all), recovering))
+	return overloadRecord{last: meters[0], earlier: meters[1:], recovery: recordedMeters(flavor, apart)[0]}
+}
+
+// recordedMeters returns a meter for each build, host and rules with windows of the flavor, the newest
+// first. They drive no window. Without windows, it returns one meter.
+func recordedMeters(flavor string, all []window) (meters []*overloadMeter) {
+	add := func(w window) {
+		m := &overloadMeter{flavor: flavor, build: w.Build, host: w.Host, rules: w.overloadRules, progress: io.Discard,
+			drive: func(context.Context, window) (window, error) { return window{}, errNotDriven }}
+		for _, w := range all {
+			m.take(w)
+		}
+		meters = append(meters, m)
 	}
-	return fmt.Sprintf("**%s**: %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search%s, host slower by at most %g%s, %s, by commit %s, on %s.",
-		m.flavor, len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, rounds, m.rules.Slowdown, keptAwake(m.rules.Awake), list(func(w window) string { return w.Date }),
-		list(func(w window) string { return "`" + w.Commit + "`" }), list(func(w window) string { return w.Host }))
+	for _, w := range slices.Backward(all) {
+		if w.Flavor == flavor && !slices.ContainsFunc(meters, func(m *overloadMeter) bool { return m.fits(w) }) {
+			add(w)
+		}
+	}
+	if len(meters) == 0 {
+		add(window{})
+	}
+	return meters
+}
+
+// origin returns sentences about the windows: their number, days, commits and hosts, why deployments
+// missed their success, and what earlier builds reached.
+func (r overloadRecord) origin() (string, error) {
+	text := fmt.Sprintf("**%s**:", r.last.flavor)
+	if m := r.last; len(m.done) > 0 {
+		rounds := ""
+		if m.rules.Rounds > 0 {
+			rounds = fmt.Sprintf(", the capacity measured again beside each comparison and in %d rounds of deployments below it", m.rules.Rounds)
+		}
+		text += fmt.Sprintf(" %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search%s, %s, on %s.",
+			len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, rounds, m.conditions(), m.hosts())
+	}
+	slowed, err := r.last.slowed()
+	if err != nil {
+		return "", err
+	}
+	earlier, err := earlierCounts(r.earlier)
+	if err != nil {
+		return "", err
+	}
+	text += slowed + earlier
+	if m := r.recovery; len(m.done) > 0 {
+		text += fmt.Sprintf(" `recovery` and `admitted`: %d windows, %s, on %s.", len(m.done), m.conditions(), m.hosts())
+	}
+	return text, nil
+}
+
+// conditions returns a phrase about the windows' rules, days and commits.
+func (m *overloadMeter) conditions() string {
+	return fmt.Sprintf("host slower by at most %g%s, %s, by commit %s", m.rules.Slowdown, keptAwake(m.rules.Awake),
+		m.list(func(w window) string { return w.Date }), m.list(func(w window) string { return "`" + w.Commit + "`" }))
+}
+
+func (m *overloadMeter) hosts() string { return m.list(func(w window) string { return w.Host }) }
+
+// list returns the different texts of the windows.
+func (m *overloadMeter) list(text func(window) string) string {
+	return strings.Join(distinct(m.done, text), " and ")
+}
+
+// earlierCounts returns a sentence about the fresh deployments below the capacity by earlier builds
+// and rules, the oldest first.
+func earlierCounts(meters []*overloadMeter) (string, error) {
+	var all []string
+	for _, m := range slices.Backward(meters) {
+		rows, err := countBelow(context.Background(), m)
+		if errors.Is(err, errNotDriven) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		all = append(all, fmt.Sprintf("%g of %g (%s)", *rows[0].Ours, *rows[0].Theirs, m.conditions()))
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	return " Earlier counts of `below`: " + strings.Join(all, "; ") + ".", nil
 }
 
 // slowed returns a sentence about the deployments below the capacity that missed their success: in
 // how many the host was slower. Homestead shows it, because it is not the bottleneck and no refused
-// call reaches it.
+// call reaches it. The guard must have read a slower CPU too, because a call may cost more for
+// another reason.
 func (m *overloadMeter) slowed() (string, error) {
 	all, err := m.fresh(context.Background(), "below", overloadBelow, m.rules.Rounds)
 	if errors.Is(err, errNotDriven) {
@@ -93,31 +167,42 @@ func (m *overloadMeter) slowed() (string, error) {
 		return "", err
 	}
 	perCall := func(w window) float64 { return w.Quotas["homestead"] / w.Goodput }
-	carried := slices.DeleteFunc(slices.Clone(all), func(w window) bool { return w.Success < overloadCarried })
-	missed := len(all) - len(carried)
-	if missed == 0 || len(carried) == 0 {
+	others := slices.DeleteFunc(slices.Clone(all), func(w window) bool { return w.Success < overloadCarried })
+	if len(others) < overloadUsual {
 		return "", nil
 	}
-	usual := median(values(carried, perCall))
-	slow := countRuns(all, func(w window) bool { return w.Success < overloadCarried && perCall(w) > overloadSlower*usual })
-	return fmt.Sprintf(" In %d of the %d deployments that missed the success of %g below the capacity, a call cost Homestead over %.0f%% more CPU time than the median of the others: the host was slower.",
-		slow, missed, overloadCarried, 100*(overloadSlower-1)), nil
+	usual, speed := median(values(others, perCall)), median(values(others, func(w window) float64 { return w.Speed }))
+	slow := countRuns(all, func(w window) bool {
+		return w.Success < overloadCarried && perCall(w) > overloadSlower*usual && 0 < w.Speed && w.Speed < speed
+	})
+	if slow == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf(" In %d of the %d deployments that missed the success of %g below the capacity, a call cost Homestead over %.0f%% more CPU time than the median of the %d others, and the slowest CPU was slower than in their median: the host was slower.",
+		slow, len(all)-len(others), overloadCarried, 100*(overloadSlower-1), len(others)), nil
 }
 
-// properties returns a line for each property, or one that says that its part is not measured yet.
-func (m *overloadMeter) properties() (lines [][]string, err error) {
+// properties returns a line for each property, or one for a part that is not measured yet.
+func (r overloadRecord) properties() (lines [][]string, err error) {
 	for _, part := range overloadParts() {
+		m := r.last
+		if part.name == recoveryPart {
+			m = r.recovery
+		}
 		rows, err := part.run(context.Background(), m)
 		if err != nil && !errors.Is(err, errNotDriven) {
 			return nil, err
 		}
-		for _, r := range rows {
+		for _, row := range rows {
 			lines = append(lines, []string{
-				m.flavor, strings.TrimPrefix(r.Name, m.name("")), fmt.Sprintf("%.4g %s", *r.Ours, r.Unit), fmt.Sprintf("%.4g, %s", *r.Theirs, r.Against),
-				fmt.Sprintf("%.3f", *r.Ratio), fmt.Sprintf("%.3f to %.3f", r.Spread[0], r.Spread[1]), r.Aim, r.holds(),
+				m.flavor, strings.TrimPrefix(row.Name, m.name("")), fmt.Sprintf("%.4g %s", *row.Ours, row.Unit), fmt.Sprintf("%.4g, %s", *row.Theirs, row.Against),
+				fmt.Sprintf("%.3f", *row.Ratio), fmt.Sprintf("%.3f to %.3f", row.Spread[0], row.Spread[1]), row.Aim, row.holds(),
 			})
 		}
-		if err != nil {
+		switch {
+		case err != nil && len(m.done) == 0:
+			lines = append(lines, []string{m.flavor, part.name, "not measured", "", "", "", "", ""})
+		case err != nil:
 			lines = append(lines, []string{m.flavor, part.name, "not measured to the end", "", "", "", "", ""})
 		}
 	}
@@ -132,16 +217,23 @@ func (m *overloadMeter) rates() (lines [][]string) {
 		success := values(of, func(w window) float64 { return w.Success })
 		growth := values(of, func(w window) float64 { return w.Growth * w.Rate })
 		mean, _ := sumUp(of)
+		rate, refused := fmt.Sprint(w.Rate), "-"
+		if w.After > 0 {
+			rate += fmt.Sprintf(" after %g", w.After)
+		}
+		if some, requests := refusals(of); requests > 0 {
+			refused = fmt.Sprintf("%g of %.0f", some, requests)
+		}
 		lines = append(lines, []string{
-			m.flavor, fmt.Sprint(w.Quota), w.Mode, fmt.Sprint(w.Rate), fmt.Sprint(len(of)), fmt.Sprintf("%.3f", mean),
+			m.flavor, fmt.Sprint(w.Quota), w.Mode, rate, fmt.Sprint(len(of)), fmt.Sprintf("%.3f", mean),
 			fmt.Sprintf("%.3f to %.3f", slices.Min(success), slices.Max(success)), fmt.Sprintf("%.4g", mean*w.Rate),
-			fmt.Sprintf("%.0f to %.0f", slices.Min(growth), slices.Max(growth)),
+			fmt.Sprintf("%.0f to %.0f", slices.Min(growth), slices.Max(growth)), refused,
 		})
 	}
 	return lines
 }
 
-// compareLoads orders windows by quota, load control and rate.
+// compareLoads orders windows by quota, load control, rate and the overload before them.
 func compareLoads(a, b window) int {
-	return cmp.Or(cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Rate, b.Rate))
+	return cmp.Or(cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.After, b.After))
 }

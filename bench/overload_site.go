@@ -2,14 +2,20 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"vitrine"
 	"vitrine/internal/cgroup"
@@ -28,6 +34,7 @@ type window struct {
 	Quota  float64 `json:"quota"`           // of each component, relative to the flavor's quota
 	Mode   string  `json:"mode"`            // value of --overload
 	Rate   float64 `json:"rate"`            // calls/s
+	After  float64 `json:"after,omitempty"` // calls/s of the overload that the window follows at once; 0: none
 	Round  string  `json:"round,omitempty"` // windows of a round are compared with its capacity
 
 	Speed float64 `json:"speed"` // of the slowest CPU during the window, as a share of its best; 0: not known
@@ -39,6 +46,15 @@ type window struct {
 	Quotas    map[string]float64 `json:"quotas"`  // share of its quota that each component used
 	Failed    map[string]int64   `json:"failed"`  // by cause
 	Throttled map[string]float64 `json:"throttled"`
+	Each      []float64          `json:"each,omitempty"`     // success of the calls due in each second
+	Admission admission          `json:"admission,omitzero"` // zero: not read
+}
+
+// An admission counts requests of calls that Bono admitted, over the life of a deployment. An answer
+// 503 of Sprout counts also to the first request of a call, because Bono has admitted that call.
+type admission struct {
+	Requests float64 `json:"requests"`
+	Refused  float64 `json:"refused"` // of these, with 503
 }
 
 // An overloadSite runs the reference IMS with one instance of each component.
@@ -101,16 +117,20 @@ func (s *overloadSite) drive(ctx context.Context, w window) (window, error) {
 }
 
 // try drives the window once. seen says whether another process disturbed the window.
-func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrine.Outcome, err error) {
+func (s *overloadSite) try(ctx context.Context, w window) (got window, seen vitrine.Outcome, err error) {
 	if err := s.deploy(ctx, w); err != nil {
 		return w, seen, err
 	}
-	defer func() { err = errors.Join(err, s.bare.stop()) }()
+	defer func() {
+		if err = errors.Join(err, s.bare.stop()); err == nil {
+			got.Admission, err = s.admission()
+		}
+	}()
 	watch, err := s.guard.Watch(ctx)
 	if err != nil {
 		return w, seen, err
 	}
-	report, m, began, err := s.generate(ctx, w)
+	reports, m, began, err := s.generate(ctx, w)
 	if err != nil {
 		_, _, failed := watch.End(ctx)
 		return w, seen, errors.Join(err, failed)
@@ -120,18 +140,16 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 		return w, seen, err
 	}
 	host, why := watch.Judge(quiet.CPUs(m.Use(from, to)))
-	quiet.Mark(&seen, host, why)
-	if err := checkOffered(report); err != nil && !seen.Disturbed {
-		return w, seen, fmt.Errorf("at %g calls/s: %w", w.Rate, err)
+	quiet.Mark(&seen, host, cmp.Or(why, lateChange(reports)))
+	for _, r := range reports {
+		if err := checkOffered(r); err != nil && !seen.Disturbed {
+			return w, seen, fmt.Errorf("at %g calls/s: %w", w.Rate, err)
+		}
 	}
 	uses := m.Use(began, began.Add(time.Duration(w.Seconds*float64(time.Second))))
 	delete(uses, vitrine.Generator)
-	w.source, w.Build = s.from, s.build
-	w.Speed = host.During
-	w.Success = float64(report.Succeeded) / float64(report.Scheduled)
-	w.Goodput = float64(report.Succeeded) / w.Seconds
-	w.Growth = inFlightGrowth(report.InFlight) / w.Rate
-	w.Failed = report.Failed
+	w.source, w.Build, w.Speed = s.from, s.build, host.During
+	w.count(reports[len(reports)-1])
 	w.Quotas, w.Throttled = map[string]float64{}, map[string]float64{}
 	for _, u := range uses {
 		if u.CPU == nil || u.Throttled == nil {
@@ -140,6 +158,61 @@ func (s *overloadSite) try(ctx context.Context, w window) (_ window, seen vitrin
 		w.Quotas[u.Component], w.Throttled[u.Component] = *u.CPU/u.VCPUs, *u.Throttled
 	}
 	return w, seen, nil
+}
+
+// count fills in what the generator reports.
+func (w *window) count(r load.Report) {
+	w.Success = float64(r.Succeeded) / float64(r.Scheduled)
+	w.Goodput = float64(r.Succeeded) / w.Seconds
+	w.Growth = inFlightGrowth(r.InFlight) / w.Rate
+	w.Failed = r.Failed
+	for i, scheduled := range r.Seconds.Scheduled {
+		w.Each = append(w.Each, float64(r.Seconds.Succeeded[i])/float64(max(scheduled, 1)))
+	}
+}
+
+// lateChange returns why the window did not follow the overload at once, or "".
+func lateChange(reports []load.Report) string {
+	if len(reports) < 2 {
+		return ""
+	}
+	gap := reports[1].WindowStart - reports[0].WindowStart - reports[0].Duration
+	if math.Abs(gap) <= recoveryGap {
+		return ""
+	}
+	return fmt.Sprintf("the window began %.2f s after the end of the overload: want at most %g", gap, recoveryGap)
+}
+
+// admission reads the counters that Bono printed at its end.
+func (s *overloadSite) admission() (admission, error) {
+	for _, in := range s.bare.functions {
+		if in.component.Name == "bono" {
+			log, err := os.ReadFile(filepath.Join(in.dir, bareLog))
+			if err != nil {
+				return admission{}, err
+			}
+			return readAdmission(string(log))
+		}
+	}
+	return admission{}, errors.New("the deployment has no Bono")
+}
+
+// readAdmission returns the counts at the end of a Bono's log.
+func readAdmission(log string) (a admission, err error) {
+	var read [3]float64
+	for i, name := range []string{"bono_forwarded_total", "bono_sprout_503_total", "bono_rejected_admitted_total"} {
+		_, rest, _ := strings.Cut(log, "\n"+name+" ")
+		line, _, _ := strings.Cut(rest, "\n")
+		if read[i], err = strconv.ParseFloat(line, 64); err != nil {
+			return a, fmt.Errorf("read the counter %s in Bono's log: %w", name, err)
+		}
+	}
+	forwarded, bySprout, byBono := read[0], read[1], read[2]
+	a = admission{Requests: forwarded + byBono, Refused: bySprout + byBono}
+	if a.Requests == 0 {
+		return a, errors.New("no request was admitted, by the counters in Bono's log")
+	}
+	return a, nil
 }
 
 // checkOffered returns an error if the generator offered too little of its schedule. The function then
@@ -164,7 +237,13 @@ func (s *overloadSite) deploy(ctx context.Context, w window) error {
 			return err
 		}
 		s.bare.equip(in)
-		if name := in.component.Name; name == "bono" || name == "sprout" {
+		switch in.component.Name {
+		case "bono":
+			in.args = append(in.args, "--overload", w.Mode, "--print-counters")
+			if err := os.Remove(filepath.Join(in.dir, bareLog)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err // admission would read the counters of an earlier window
+			}
+		case "sprout":
 			in.args = append(in.args, "--overload", w.Mode)
 		}
 	}
@@ -179,41 +258,77 @@ func (s *overloadSite) deploy(ctx context.Context, w window) error {
 	return nil
 }
 
-// overloadWarmup is the generator's warm-up in seconds: half of it at the full
-// rate.
-const overloadWarmup = 2
+const (
+	overloadWarmup = 2      // s; the generator's warm-up, half of it at the full rate
+	overloadUsers  = 200000 // subscribers of one generator
+)
 
-// generate drives the deployment and monitors it. began is the start of the window, after the
-// warm-up. Without an error, the caller must stop the monitor.
-func (s *overloadSite) generate(ctx context.Context, w window) (report load.Report, m *monitor.Monitor, began time.Time, err error) {
-	b := s.bare
-	entry, _ := b.ims.deployment.Entry()
-	command := load.Command([]string{b.ims.vitrine, "generate", "sip"}, load.Trial{
-		Rate: w.Rate, Duration: w.Seconds, Warmup: overloadWarmup, Targets: []string{b.at(entry.Name, entry.Entry)}, Scratch: b.generator.dir,
-		Params: map[string]string{"users": "200000"},
-	})
-	b.generator.args, b.generator.env = command.Args, command.Env
-	out := filepath.Join(b.generator.dir, "report")
-	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return report, nil, began, err
-	}
-	if err := b.generator.start(ctx, "report"); err != nil {
-		return report, nil, began, err
-	}
+// generate drives the deployment and monitors it. began is the start of the window, after the warm-up
+// and the overload. The last report is the window's. Without an error, the caller must stop the
+// monitor.
+func (s *overloadSite) generate(ctx context.Context, w window) (reports []load.Report, m *monitor.Monitor, began time.Time, err error) {
 	began = time.Now().Add(overloadWarmup * time.Second)
-	m, err = monitor.Start(ctx, monitor.Config{Origin: began}, b.vantages(), io.Discard)
-	if err != nil {
-		return report, nil, began, errors.Join(err, b.generator.command.Process.Kill(), b.generator.command.Wait())
+	if w.After > 0 {
+		began = began.Add(overloadSeconds * time.Second)
 	}
-	err = errors.Join(b.generator.command.Wait(), ctx.Err())
-	b.generator.command = nil
-	if err == nil {
-		report, err = readOverloadReport(out)
+	m, err = monitor.Start(ctx, monitor.Config{Origin: began}, s.bare.vantages(), io.Discard)
+	if err != nil {
+		return nil, nil, began, err
+	}
+	if w.After > 0 {
+		reports, err = s.playBoth(ctx, w, time.Until(began))
+	} else {
+		reports = make([]load.Report, 1)
+		reports[0], err = s.play(ctx, "report", load.Trial{Rate: w.Rate, Duration: w.Seconds, Warmup: overloadWarmup}, 1)
 	}
 	if err != nil {
 		err = errors.Join(err, m.Stop())
 	}
-	return report, m, began, err
+	return reports, m, began, err
+}
+
+// playBoth drives the overload and then, without a pause, the window. A generator waits for its last
+// answers, so another one drives the window. It starts after wait, for other subscribers.
+func (s *overloadSite) playBoth(ctx context.Context, w window, wait time.Duration) ([]load.Report, error) {
+	reports := make([]load.Report, 2)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		reports[0], err = s.play(ctx, "before", load.Trial{Rate: w.After, Duration: overloadSeconds, Warmup: overloadWarmup}, 1)
+		return err
+	})
+	group.Go(func() (err error) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		reports[1], err = s.play(ctx, "report", load.Trial{Rate: w.Rate, Duration: w.Seconds}, 1+overloadUsers)
+		return err
+	})
+	return reports, group.Wait()
+}
+
+// play runs a generator until it exits, and returns its report. Its output goes to a file of its
+// place. Its subscribers begin at user.
+func (s *overloadSite) play(ctx context.Context, output string, t load.Trial, user int) (report load.Report, err error) {
+	b := s.bare
+	generator := *b.generator // a copy, because two generators may run at a time
+	entry, _ := b.ims.deployment.Entry()
+	t.Targets, t.Scratch = []string{b.at(entry.Name, entry.Entry)}, generator.dir
+	t.Params = map[string]string{"users": strconv.Itoa(overloadUsers), "first_user": strconv.Itoa(user)}
+	command := load.Command([]string{b.ims.vitrine, "generate", "sip"}, t)
+	generator.args, generator.env = command.Args, command.Env
+	out := filepath.Join(generator.dir, output)
+	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return report, err
+	}
+	if err := generator.start(ctx, output); err != nil {
+		return report, err
+	}
+	if err := errors.Join(generator.command.Wait(), ctx.Err()); err != nil {
+		return report, err
+	}
+	return readOverloadReport(out)
 }
 
 func readOverloadReport(path string) (report load.Report, err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +20,8 @@ func meterOf(file string, goodput float64, driven *int) *overloadMeter {
 			*driven++
 			w.Goodput = min(w.Rate, goodput*w.Quota)
 			w.Success = w.Goodput / w.Rate
-			w.Quotas = map[string]float64{"bono": 0.5, "sprout": w.Goodput / (goodput * w.Quota)}
+			w.Quotas = map[string]float64{"bono": 0.5, "homestead": 0.3, "sprout": w.Goodput / (goodput * w.Quota)}
+			w.Each, w.Admission = []float64{0.5, 1, 1}, admission{Requests: 100}
 			return w, nil
 		}}
 }
@@ -86,6 +88,32 @@ func TestRoundsFollowTheHost(t *testing.T) {
 	}
 }
 
+// TestControlComparesWhatIsCarried drives a function that without control answers all calls, but some
+// of them late.
+func TestControlComparesWhatIsCarried(t *testing.T) {
+	driven := 0
+	m := meterOf(filepath.Join(t.TempDir(), "windows"), 900, &driven)
+	drive := m.drive
+	m.drive = func(ctx context.Context, w window) (window, error) {
+		w, err := drive(ctx, w)
+		if late := w.Rate - w.Goodput; w.Mode == overload.Off && w.Rate < 700 {
+			w.Success, w.Goodput, w.Growth = 1, w.Rate, late/w.Rate
+		}
+		return w, err
+	}
+	rows, err := overloadControl(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, r := range rows {
+		got[strings.TrimPrefix(r.Name, m.name(""))] = *r.Ratio
+	}
+	if got["control"] < 1.05 || math.Abs(got["control-carried"]-1) > 1e-9 {
+		t.Errorf("ratios %v: want more than 1 by the capacities, and 1 by what is carried", got)
+	}
+}
+
 func TestInFlightGrowth(t *testing.T) {
 	var rising, level []int64
 	for i := range 100 {
@@ -136,12 +164,89 @@ func TestOverloadSection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"of new", "2 at each rate of a search, host slower by at most 0.2, CPUs kept awake", "| small | goodput-4x | 50 calls/s |", "| small | below | not measured to the end |"} {
+	for _, want := range []string{"of new", "2 at each rate of a search, host slower by at most 0.2, CPUs kept awake", "| small | goodput-4x | 50 calls/s |", "| small | below | not measured to the end |", "| small | recovery | not measured |"} {
 		if !strings.Contains(section, want) {
 			t.Errorf("the section lacks %q:\n%s", want, section)
 		}
 	}
 	if strings.Contains(section, "of old") || strings.Contains(section, "450 calls/s") {
 		t.Errorf("the section shows an earlier build:\n%s", section)
+	}
+}
+
+// TestSlowerHostIsSeenTwice checks that the page blames the host only if enough deployments carried their
+// calls, and the guard's speed was lower too.
+func TestSlowerHostIsSeenTwice(t *testing.T) {
+	for _, c := range []struct {
+		missed int
+		speed  float64 // of the CPU in the deployments that miss; 0.98 in the others
+		want   string
+	}{
+		{missed: 10, speed: 0.93, want: "In 10 of the 10 deployments"},
+		{missed: 10, speed: 0.98},
+		{missed: 10, speed: 0}, // not known
+		{missed: 26, speed: 0.93},
+		{missed: 0, speed: 0.93},
+	} {
+		driven, below := 0, 0
+		m := meterOf(filepath.Join(t.TempDir(), "windows"), 900, &driven)
+		drive := m.drive
+		m.drive = func(ctx context.Context, w window) (window, error) {
+			w, err := drive(ctx, w)
+			w.Speed = 0.98
+			if w.Rate == 425 { // 0.85 of 500, which succeeds with 0.9
+				if below++; below <= c.missed {
+					w.Success, w.Goodput, w.Speed = 0.9, 0.9*w.Goodput, c.speed
+				}
+			}
+			return w, err
+		}
+		got, err := m.slowed()
+		if err != nil || below != overloadFresh || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: got %q, %v, after %d deployments", c, got, err, below)
+		}
+	}
+}
+
+// TestRecoveryIsShownByItsOwnBuild checks that a part that another build measured hides no other part,
+// and that windows without the newer fields are shown.
+func TestRecoveryIsShownByItsOwnBuild(t *testing.T) {
+	root, driven := t.TempDir(), 0
+	section := ""
+	for _, build := range []string{"first", "second", "third"} {
+		m := meterOf(filepath.Join(root, overloadFile), 900, &driven)
+		m.build = build
+		drive := m.drive
+		m.drive = func(ctx context.Context, w window) (window, error) {
+			got, err := drive(ctx, w)
+			got.Commit = "of " + build
+			if build != "second" {
+				got.Each, got.Admission = nil, admission{}
+			}
+			return got, err
+		}
+		for _, part := range overloadParts() {
+			if (part.name == recoveryPart) != (build == "second") {
+				continue
+			}
+			if _, err := part.run(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if section, err = overloadSection(root); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(section, "| small | below | 30 deployments |") {
+			t.Errorf("after the %s build, the section lacks the deployments below the capacity:\n%s", build, section)
+		}
+	}
+	for _, want := range []string{
+		"by commit `of third`", "`recovery` and `admitted`:", "by commit `of second`", "Earlier counts of `below`: 30 of 30", "by commit `of first`",
+		"| small | recovery | 1 s |", "| small | admitted | 0 refused |", "| 425 after 2000 | 5 |", "| 0 of 500 |", "| - |",
+	} {
+		if !strings.Contains(section, want) {
+			t.Errorf("the section lacks %q:\n%s", want, section)
+		}
 	}
 }

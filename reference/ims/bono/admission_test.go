@@ -10,6 +10,7 @@ import (
 
 	"github.com/emiago/sipgo/sip"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"vitrine/reference/ims/overload"
 	"vitrine/reference/ims/sipudp"
@@ -119,6 +120,29 @@ func TestFullWindowRefusesNewCallsAlone(t *testing.T) {
 	p.transactions.Receive(msg.(*sip.Request), sipudp.Peer{Socket: p.socket}, time.Now())
 	if arrive(message("REGISTER", "3", from)) {
 		t.Error("a retransmission of an admitted request was refused")
+	}
+}
+
+// TestRefusalsAreCounted checks that the counters tell a refused new call from a request of a call that
+// was admitted before.
+func TestRefusalsAreCounted(t *testing.T) {
+	p, client := entry(t)
+	a := sipudp.Arrival{From: client.LocalAddr().(*net.UDPAddr).AddrPort(), At: time.Now()}
+	for !p.window.Crowded(time.Now(), time.Now()) {
+		p.window.Enter()
+	}
+	if !p.refuse([]byte(message("REGISTER", "1", a.From.String())), a) {
+		t.Fatal("a crowded window admitted a call")
+	}
+	msg, err := sipudp.Parse(sip.NewParser(), []byte(message("REGISTER", "2", a.From.String(), credentials)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := msg.(*sip.Request)
+	tx, _ := p.transactions.Receive(req, sipudp.Peer{Socket: p.socket, To: sipudp.ReturnPath(req, a.From)}, a.At)
+	p.begun(tx, a)
+	if all, admitted := testutil.ToFloat64(p.counts.shed), testutil.ToFloat64(p.counts.broken); all != 2 || admitted != 1 {
+		t.Errorf("%g requests rejected, %g of them of admitted calls; want 2 and 1", all, admitted)
 	}
 }
 

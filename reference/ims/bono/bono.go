@@ -96,7 +96,7 @@ func newProxy(socket *sipudp.Socket, log *slog.Logger, registry *prometheus.Regi
 }
 
 type counts struct {
-	requests, forwarded, refused, shed, timeouts, garbage, asides prometheus.Counter
+	requests, forwarded, refused, shed, broken, timeouts, garbage, asides prometheus.Counter
 }
 
 func newCounts(registry *prometheus.Registry) counts {
@@ -106,6 +106,7 @@ func newCounts(registry *prometheus.Registry) counts {
 		forwarded: counter("forwarded", "Requests forwarded to Sprouts or clients."),
 		refused:   counter("sprout_503", "Answers 503 from Sprouts."),
 		shed:      counter("rejected", "Requests rejected with 503 by Bono itself."),
+		broken:    counter("rejected_admitted", "Rejected requests of calls that were admitted before; 0 in clearwater, which does not tell calls apart."),
 		timeouts:  counter("timeouts", "Requests that nobody answered in time."),
 		garbage:   counter("garbage", "Datagrams that were no usable SIP message."),
 		asides:    counter("set_aside", "Times that a Sprout was set aside."),

@@ -50,6 +50,9 @@ func (p *proxy) begun(tx *sipudp.Transaction, a sipudp.Arrival) {
 		done, ok := p.control(tx, a)
 		if !ok {
 			p.counts.shed.Inc()
+			if p.window != nil { // refuse has answered all new calls
+				p.counts.broken.Inc()
+			}
 			p.respond(tx, sipudp.Reply(req, sip.StatusServiceUnavailable, "Overloaded", sip.NewHeader("Retry-After", "1")))
 			return
 		}
