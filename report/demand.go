@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -57,11 +58,15 @@ type demandLine struct {
 }
 
 // demands fits lines through the subject's trials that met the report's first
-// threshold, in the order of the report's components.
-func (s *subject) demands() []demandLine {
-	var lines []demandLine
+// threshold, in the order of the report's components. flat names the components whose
+// line does not rise by more than chance.
+func (s *subject) demands() (lines []demandLine, flat []string) {
 	for _, d := range rate.Demands(s.outcomes, s.run.set.thresholds[0]) {
 		line := demandLine{Demand: d}
+		if !line.rises() {
+			flat = append(flat, d.Component)
+			continue
+		}
 		for i := range d.Rates {
 			line.points = append(line.points, plotter.XY{X: d.Rates[i], Y: d.CPUs[i]})
 		}
@@ -70,7 +75,15 @@ func (s *subject) demands() []demandLine {
 	slices.SortStableFunc(lines, func(a, b demandLine) int {
 		return cmp.Compare(s.run.set.rank(a.Component), s.run.set.rank(b.Component))
 	})
-	return lines
+	return lines, flat
+}
+
+// rises reports whether the one-sided 95% bound of the slope (Student's t) is above 0.
+// Otherwise the work of a call is unknown.
+func (l demandLine) rises() bool {
+	freedom := float64(len(l.Rates) - 2)
+	t := distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(0.95)
+	return l.PerCall > 0 && l.R2*freedom > t*t*(1-l.R2) // slope / its standard error = √(R² · freedom / (1 - R²))
 }
 
 // demandFigures returns figures of CPU against the accepted rate, with a panel
@@ -78,7 +91,7 @@ func (s *subject) demands() []demandLine {
 func (s *set) demandFigures() []*figure {
 	var panels []panel
 	for _, x := range s.ranked() {
-		if lines := x.demands(); len(lines) > 0 {
+		if lines, _ := x.demands(); len(lines) > 0 {
 			panels = append(panels, panel{x, lines})
 		}
 	}
@@ -227,17 +240,14 @@ func (l demandLine) span() (low, high float64) {
 	return low, high
 }
 
-// fit returns R squared. If the CPU never changed, R squared is not defined.
+// fit returns R squared.
 func (l demandLine) fit() string {
-	if l.PerCall == 0 {
-		return missing
-	}
 	return strconv.FormatFloat(l.R2, 'f', 3, 64)
 }
 
 // fitMedians returns R squared of the medians.
 func (l demandLine) fitMedians() string {
-	if l.PerCall == 0 || math.IsNaN(l.R2Medians) {
+	if math.IsNaN(l.R2Medians) {
 		return missing
 	}
 	return strconv.FormatFloat(l.R2Medians, 'f', 3, 64)
@@ -277,7 +287,7 @@ func (s *set) demandView(figures []*figure) demandView {
 		without[why] = append(without[why], what)
 	}
 	for _, x := range s.ranked() {
-		lines := x.demands()
+		lines, flat := x.demands()
 		for _, l := range lines {
 			v.Rows = append(v.Rows, demandRow{
 				Name: x.name, Optimal: x.optimal(), Tone: s.componentTone(l.Component).name, Component: l.Component, Trials: len(l.Rates),
@@ -285,12 +295,15 @@ func (s *set) demandView(figures []*figure) demandView {
 				R2: measuredCell{l.fit(), sortable(l.R2)}, R2Medians: measuredCell{l.fitMedians(), sortable(l.R2Medians)},
 			})
 		}
-		if len(lines) == 0 && x.cpuUnread("") == "" && x.atQuota("") == "" {
+		if len(lines)+len(flat) == 0 && x.cpuUnread("") == "" && x.atQuota("") == "" {
 			note(s.tooFew(), x.name)
 			continue
 		}
 		for _, name := range x.components() {
-			if !slices.ContainsFunc(lines, func(l demandLine) bool { return l.Component == name }) {
+			switch {
+			case slices.Contains(flat, name):
+				note("CPU per call is not known, because the rates of the trials are too close to tell it from chance", x.name+" "+name)
+			case !slices.ContainsFunc(lines, func(l demandLine) bool { return l.Component == name }):
 				note(cmp.Or(x.cpuUnread(name), x.atQuota(name), s.tooFew()), x.name+" "+name)
 			}
 		}

@@ -158,27 +158,62 @@ func TestUnknownCPUPerCallHasAReason(t *testing.T) {
 	}
 }
 
-// TestComponentAtItsQuotaHasAReason checks a component that is at its quota in all trials but three, and
+// TestCPUPerCallOfNearRatesIsUnknown checks a component whose CPU falls as the rate
+// rises, and one whose CPU differs between deployments alone. Neither has a cost.
+func TestCPUPerCallOfNearRatesIsUnknown(t *testing.T) {
+	d := simulate(t, directed(), "run")
+	name := d.Summary.Sizings[1].Name
+	for _, o := range d.Outcomes {
+		if o.Subject != name {
+			continue
+		}
+		for instance, cpu := range map[string]float64{
+			"bono-1":   0.05 - 0.0001*o.Rate,
+			"sprout-1": 0.05 + 0.001*float64(o.Repeat),
+		} {
+			u := o.Use[instance]
+			u.CPU = &cpu
+			o.Use[instance] = u
+		}
+	}
+	section := demandSection(t, pageOf(t, d))
+	note := fmt.Sprintf("CPU per call is not known, because the rates of the trials are too close to tell it from chance: %s bono, %s sprout.", name, name)
+	if !strings.Contains(section, note) {
+		t.Errorf("the page lacks %q", note)
+	}
+	var lined []string
+	for _, row := range demandRow.FindAllStringSubmatch(section, -1) {
+		if row[1] == name {
+			lined = append(lined, row[2])
+		}
+	}
+	if want := []string{"homestead", "homer"}; !slices.Equal(lined, want) {
+		t.Errorf("the page has lines of %v, want %v", lined, want)
+	}
+}
+
+// TestComponentAtItsQuotaHasAReason checks a component that is at its quota at all rates but the lowest, and
 // one that is just below.
 func TestComponentAtItsQuotaHasAReason(t *testing.T) {
 	for _, share := range []float64{0.89, 0.91} {
 		d := simulate(t, directed(), "run")
-		name, all := d.Summary.Sizings[1].Name, 0
+		name, all, full := d.Summary.Sizings[1].Name, 0, 0
 		for _, o := range d.Outcomes {
 			if o.Subject != name || !o.Valid || o.SuccessRatio() < 0.9 {
 				continue
 			}
 			all++
 			u := o.Use["homer-1"]
-			cpu := share * u.VCPUs
-			if all <= 3 {
-				cpu = u.VCPUs / 2
+			cpu := u.VCPUs / 2
+			if o.Rate > 40 { // the lowest rate has a trial on each of three deployments
+				full++
+				cpu = share * u.VCPUs
 			}
 			u.CPU = &cpu
 			o.Use["homer-1"] = u
 		}
 		section := demandSection(t, pageOf(t, d))
-		note := fmt.Sprintf("At its CPU quota in %d of the %d valid trials with a success ratio of at least 0.9, which leaves too few to draw a line through: %s homer.", all-3, all, name)
+		note := fmt.Sprintf("At its CPU quota in %d of the %d valid trials with a success ratio of at least 0.9, which leaves too few to draw a line through: %s homer.", full, all, name)
 		if strings.Contains(section, note) != (share > 0.9) || strings.Contains(section, "Too few valid trials") {
 			t.Errorf("at %g of its quota: the page has %q: %t", share, note, share <= 0.9)
 		}
