@@ -9,6 +9,7 @@ import (
 
 const (
 	lossAllowed  = 0.001       // share of the sent messages
+	queueAllowed = 0.02        // share of the sent messages that may arrive after the trial: a large receive buffer must not count as rate
 	rateTrial    = time.Second // duration of a trial
 	rateWidth    = 1.02        // the search ends when the failed rate is within this factor of the passed rate
 	rateStep     = 1.15        // factor between rates, until one has passed and one has failed
@@ -25,7 +26,7 @@ type ceiling struct {
 	limited bool
 }
 
-// findCeiling finds the highest rate with a loss of at most lossAllowed. It starts from the rate
+// findCeiling finds the highest rate with a loss of at most lossAllowed and a queue of at most queueAllowed. It starts from the rate
 // that arrives under overload, steps until one rate has passed and one has failed, and then
 // bisects. most is the load tool's own ceiling.
 func findCeiling(ctx context.Context, send func(rate float64, lasting time.Duration) (flood, error), most float64) (ceiling, error) {
@@ -54,7 +55,7 @@ func findCeiling(ctx context.Context, send func(rate float64, lasting time.Durat
 		case failed == 0:
 			at = math.Min(passed.rate*rateStep, most)
 		case passed.rate == 0 && failed < most*lowestShare:
-			return ceiling{}, fmt.Errorf("more than %g of the messages are lost even at %.0f messages/s", lossAllowed, failed)
+			return ceiling{}, fmt.Errorf("more than %g of the messages are lost, or %g late, even at %.0f messages/s", lossAllowed, queueAllowed, failed)
 		case passed.rate == 0:
 			at = failed / rateStep
 		case failed < passed.rate*rateWidth:
@@ -77,7 +78,7 @@ func passes(send func(float64, time.Duration) (flood, error), rate float64) (ok,
 			return false, false, fmt.Errorf("at %.0f messages/s, %.0f messages arrived but only %.0f were sent", rate, f.arrived, f.sent)
 		case behind:
 			late++
-		case f.loss() <= lossAllowed:
+		case f.loss() <= lossAllowed && f.queued() <= queueAllowed:
 			return true, false, nil
 		default:
 			failed++

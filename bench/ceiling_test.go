@@ -21,7 +21,23 @@ func simulated(capacity, most float64, calls *int) func(float64, time.Duration) 
 		if offered > capacity {
 			f.arrived *= 0.6
 		}
+		f.punctual = f.arrived
 		return f, nil
+	}
+}
+
+// TestCeilingIsNotTheReceiveBuffer checks that messages which a device keeps in its buffer, and forwards after
+// the trial, do not count.
+func TestCeilingIsNotTheReceiveBuffer(t *testing.T) {
+	const capacity, buffer = 200_000, 20_000
+	buffered := func(rate float64, lasting time.Duration) (flood, error) {
+		sent := min(rate, 1e6) * lasting.Seconds()
+		forwarded := min(sent, capacity*lasting.Seconds())
+		return flood{wanted: sent, sent: sent, took: lasting, punctual: forwarded, arrived: min(sent, forwarded+buffer)}, nil
+	}
+	got, err := findCeiling(context.Background(), buffered, 1e6)
+	if err != nil || got.rate > capacity/(1-queueAllowed) || got.rate < capacity/rateWidth {
+		t.Errorf("found %+v, %v, want about %d", got, err, capacity)
 	}
 }
 
@@ -60,7 +76,7 @@ func TestCeilingRefusesDeadDevice(t *testing.T) {
 
 func TestCeilingRefusesCopies(t *testing.T) {
 	twice := func(rate float64, lasting time.Duration) (flood, error) {
-		return flood{wanted: rate, sent: rate, arrived: 2 * rate, took: lasting}, nil
+		return flood{wanted: rate, sent: rate, punctual: 2 * rate, arrived: 2 * rate, took: lasting}, nil
 	}
 	if got, err := findCeiling(context.Background(), twice, 1e6); err == nil {
 		t.Errorf("found %+v", got)
@@ -68,18 +84,21 @@ func TestCeilingRefusesCopies(t *testing.T) {
 }
 
 func TestParseFlood(t *testing.T) {
-	f, err := parseFlood("1000 0.500001 998\n", 1000)
+	f, err := parseFlood("1000 0.500001 988 998\n", 1000)
 	if err != nil || f.sent != 1000 || f.arrived != 998 || f.took != 500001*time.Microsecond || f.samples != 0 {
 		t.Errorf("read %+v, %v", f, err)
+	}
+	if f.queued() < 0.00999 || f.queued() > 0.01001 {
+		t.Errorf("%g of %+v arrived late", f.queued(), f)
 	}
 	if f.behind(time.Second/2) || !f.behind(time.Second/3) || f.loss() < 0.00199 || f.loss() > 0.00201 {
 		t.Errorf("%+v is behind or has lost %g", f, f.loss())
 	}
-	f, err = parseFlood("1000 0.5 998 7 12 1 2 3 4 5\n", 2000)
+	f, err = parseFlood("1000 0.5 998 998 7 12 1 2 3 4 5\n", 2000)
 	if err != nil || f.samples != 12 || f.late != 7 || f.latency[2] != 3 || !f.behind(time.Second/2) {
 		t.Errorf("read %+v, %v", f, err)
 	}
-	for _, bad := range []string{"", "1 2", "x 1 2", "1 2 3 4 5"} {
+	for _, bad := range []string{"", "1 2", "x 1 2 3", "1 2 3", "1 2 3 4 5"} {
 		if f, err := parseFlood(bad, 1); err == nil {
 			t.Errorf("%q is %+v", bad, f)
 		}

@@ -21,8 +21,8 @@ type device struct {
 	beside  func(ctx context.Context, s *stage) *exec.Cmd // runs during the measurement; nil: nothing
 }
 
-// bareForwarder is the cheapest possible device. It does not look at messages
-// and sends them to all destinations in turn.
+// bareForwarder is the cheapest device that receives each datagram on its own, so without UDP_GRO. It does
+// not look at messages and sends them to all destinations in turn.
 func bareForwarder(to ports) device {
 	return device{name: "a bare recvmmsg/sendmmsg forwarder in C", command: func(ctx context.Context, s *stage) (*exec.Cmd, error) {
 		return forwarding(ctx, s.forwarder, to)

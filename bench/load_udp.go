@@ -17,6 +17,7 @@ func (p ports) String() string { return fmt.Sprintf("%d+%d", p.first, p.count) }
 // A flood is the result of sending for a while.
 type flood struct {
 	wanted, sent, arrived float64 // messages
+	punctual              float64 // messages that had arrived when the last one was sent
 	took                  time.Duration
 	late                  time.Duration // largest lateness of a burst, when latency is measured
 	samples               int
@@ -30,6 +31,9 @@ func (f flood) behind(lasting time.Duration) bool {
 
 // loss returns the share of messages that did not arrive.
 func (f flood) loss() float64 { return 1 - f.arrived/f.sent }
+
+// queued returns the share of messages that arrived after the last one was sent.
+func (f flood) queued() float64 { return (f.arrived - f.punctual) / f.sent }
 
 // A udpLoad is a running load.c. It sends a corpus to a port and counts the messages that arrive at
 // its sinks.
@@ -68,17 +72,18 @@ func (l *udpLoad) command(what string, rate float64, lasting time.Duration) (flo
 	return parseFlood(line, rate*lasting.Seconds())
 }
 
-// parseFlood parses the load tool's line: messages sent, seconds, messages arrived, and for the
-// command latency also lateness in ns, number of samples and latencies in ns.
+// parseFlood parses the load tool's line: messages sent, seconds, messages arrived when the last one
+// was sent, messages arrived in all, and for the command latency also lateness in ns, number of samples
+// and latencies in ns.
 func parseFlood(line string, wanted float64) (flood, error) {
 	f := flood{wanted: float64(int64(wanted))}
 	var took float64
 	rest := strings.NewReader(line)
-	if _, err := fmt.Fscan(rest, &f.sent, &took, &f.arrived); err != nil {
+	if _, err := fmt.Fscan(rest, &f.sent, &took, &f.punctual, &f.arrived); err != nil {
 		return f, fmt.Errorf("the load tool printed %q: %w", line, err)
 	}
 	f.took = time.Duration(took * float64(time.Second))
-	if len(strings.Fields(line)) <= 3 { // the command was rate, without latency
+	if len(strings.Fields(line)) <= 4 { // the command was rate, without latency
 		return f, nil
 	}
 	if _, err := fmt.Fscan(rest, (*int64)(&f.late), &f.samples); err != nil {

@@ -1,6 +1,7 @@
-/* The least work of a UDP proxy: it receives messages by recvmmsg and sends
- * them unread and unchanged by sendmmsg, to the destinations in turn. What
- * another proxy costs above this is the cost of its proxy logic.
+/* The least work of a UDP proxy that receives each datagram on its own: it
+ * receives messages by recvmmsg and sends them unread and unchanged by
+ * sendmmsg, to the destinations in turn. A proxy with UDP_GRO, as the director
+ * is, receives bursts of one sender for less.
  *
  * usage: forwarder PORT FIRST COUNT      from 127.0.0.1:PORT to COUNT ports from
  *                                        FIRST on; ends when its standard input does

@@ -260,8 +260,9 @@ static void run(double rate, double seconds, int latency) {
 		due += gap(b->count * 1e9 / rate, latency);
 	}
 	double took = (now(CLOCK_MONOTONIC) - start) / 1e9;
+	uint32_t punctual = arrivals() - before + (uint32_t)sampled;
 	uint32_t arrived = drain(latency) - before + (uint32_t)sampled;
-	printf("%llu %.6f %u", (unsigned long long)sent, took, arrived);
+	printf("%llu %.6f %u %u", (unsigned long long)sent, took, punctual, arrived);
 	if (latency) {
 		static const double shares[] = {0.5, 0.9, 0.99, 0.999, 1};
 		qsort(samples, sampled, sizeof *samples, by_size);
