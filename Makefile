@@ -17,6 +17,9 @@ PREFIX  ?= /usr/local
 # A command before vitrine that gives it a cgroup. The cgroup must not hold make too.
 SCOPE   ?=
 
+# The arguments of vitrine in the demo, but for the folder of results. bench/demo.go reads them too.
+DEMO := characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml
+
 .PHONY: build install demo check test fuzz bench lint generate clean
 
 build: ## the one static binary, its manual pages and shell completions
@@ -36,8 +39,7 @@ install: ## what make build made, below PREFIX
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d bin/completions/vitrine.fish
 
 demo: build ## a clustered IMS, deployed at several sizes and measured
-	$(SCOPE) $(BIN) characterize catalog/ims-reference/deployment.yaml catalog/ims-reference/workload.yaml \
-		--out runs/demo-$$(date +%Y%m%d-%H%M%S)
+	$(SCOPE) $(BIN) $(DEMO) --out runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 check: build ## the inner loop: vet, lint, and the tests that need neither root nor installed packages
 	$(GO) vet ./...

@@ -135,6 +135,7 @@ func run(ctx context.Context, args []string, file string, out, progress io.Write
 		// These take hours or write committed records, so they run only by name.
 		all = slices.Concat(all, overloadBenches(), truthBenches(), realBenches(), []bench{
 			{"search/ablation", inFolder(searchAblation)}, {"flex/burst", inFolder(flexBurst)}, {"flex/simulated", flexSimulated}, {"redline/agrees", inFolder(redlineAgrees)},
+			{"demo", inFolder(demoBench)},
 		})
 	}
 	chosen, err := choose(all, args)

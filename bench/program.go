@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"vitrine"
 	"vitrine/internal/hosttest"
@@ -38,6 +39,15 @@ func product(ctx context.Context, dir string) (string, error) {
 		return program, nil
 	}
 	return program, hosttest.Build(ctx, program, hosttest.Product)
+}
+
+// interruptible returns a command of the product. The end of ctx sends it SIGINT, so that it removes what
+// it has deployed.
+func interruptible(ctx context.Context, program string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, program, args...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in a terminal is one signal, not two
+	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGINT) }, stopWait
+	return c
 }
 
 // programs returns an error if the host lacks one of the programs.

@@ -145,6 +145,7 @@ type page struct {
 
 func pages() []page {
 	return append(truthPages(), []page{
+		{"catalog/ims-reference/README.md", "bench/demo", demoSection},
 		{"docs/decisions/0016-adaptive-search.md", "bench/ablation", ablationSection},
 		{"docs/flex.md", "bench/flex-burst", burstSection},
 		{"docs/flex.md", "bench/flex-random", randomSection},

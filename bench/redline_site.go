@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -90,9 +89,7 @@ func (s *agreeSite) characterize(ctx context.Context) (capacityFound, error) {
 // characterize runs `vitrine characterize` on a deployment of one instance of a running system, and
 // keeps its results in the folder out. It fails if the capacity has no interval.
 func characterize(ctx context.Context, s *burst.System, workload, out string) (f capacityFound, err error) {
-	c := exec.CommandContext(ctx, s.Program, "characterize", s.Deployment(), workload, "--out", out, "--shared-cpus", "--json")
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in a terminal is one signal, not two
-	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGINT) }, stopWait
+	c := interruptible(ctx, s.Program, "characterize", s.Deployment(), workload, "--out", out, "--shared-cpus", "--json")
 	var log bytes.Buffer
 	c.Stderr = &log
 	text, err := c.Output()

@@ -87,8 +87,8 @@ func TestDeploymentsThatDiffer(t *testing.T) {
 	checkSingle(t, queue.Luck, runs)
 	found, truth := 0.0, 0.0 // sums of variances
 	for _, r := range runs {
-		found += math.Pow(r.Found.SD/r.Found.Rate, 2)
-		truth += math.Pow(r.Luck, 2)
+		found += r.Found.SD / r.Found.Rate * r.Found.SD / r.Found.Rate
+		truth += r.Luck * r.Luck
 	}
 	// The capacity differs by somewhat more than the speed where calls queue long, and a climb has its own error.
 	const most = 1.5
@@ -108,7 +108,7 @@ func TestDeploymentsOfTwoStates(t *testing.T) {
 			continue
 		}
 		known++
-		if s.ShareLow <= r.Server.Lower && r.Server.Lower <= s.ShareHigh {
+		if s.ShareLow <= r.Lower && r.Lower <= s.ShareHigh {
 			held++
 		}
 		if s.Lower >= s.Upper || s.ShareLow > s.Share || s.Share > s.ShareHigh {

@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"vitrine"
+	"vitrine/result"
 	"vitrine/search/rate"
 )
 
@@ -76,6 +77,29 @@ func (s *subject) demands() (lines []demandLine, flat []string) {
 		return cmp.Compare(s.run.set.rank(a.Component), s.run.set.rank(b.Component))
 	})
 	return lines, flat
+}
+
+// A CallCost is one component's CPU per call in one size.
+type CallCost struct {
+	Sizing    string  `json:"sizing"`
+	Component string  `json:"component"`
+	PerCall   float64 `json:"per_call"` // CPU-seconds
+	Idle      float64 `json:"idle"`     // CPUs
+}
+
+// CallCosts returns what the page of a run shows under CPU per call, in the same order.
+func CallCosts(d *result.Data) (all []CallCost, err error) {
+	s, err := newSet([]*result.Data{d})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range s.ranked() {
+		lines, _ := x.demands()
+		for _, l := range lines {
+			all = append(all, CallCost{x.name, l.Component, l.PerCall, l.Idle})
+		}
+	}
+	return all, nil
 }
 
 // rises reports whether the one-sided 95% bound of the slope (Student's t) is above 0.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"vitrine"
+	"vitrine/report"
 	"vitrine/result"
 )
 
@@ -177,12 +178,22 @@ func TestCPUPerCallOfNearRatesIsUnknown(t *testing.T) {
 		}
 	}
 	section := demandSection(t, pageOf(t, d))
+	costs, err := report.CallCosts(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := demandRow.FindAllStringSubmatch(section, -1)
+	if !slices.EqualFunc(costs, rows, func(c report.CallCost, row []string) bool {
+		return c.Sizing == row[1] && c.Component == row[2] && math.Abs(1000*c.PerCall-parse(t, row[3])) < 0.01*1000*c.PerCall
+	}) {
+		t.Errorf("CallCosts returns %v, and the page has %v", costs, rows)
+	}
 	note := fmt.Sprintf("CPU per call is not known, because the rates of the trials are too close to tell it from chance: %s bono, %s sprout.", name, name)
 	if !strings.Contains(section, note) {
 		t.Errorf("the page lacks %q", note)
 	}
 	var lined []string
-	for _, row := range demandRow.FindAllStringSubmatch(section, -1) {
+	for _, row := range rows {
 		if row[1] == name {
 			lined = append(lined, row[2])
 		}
