@@ -171,7 +171,7 @@ func (r *demoRecord) read(dir string) error {
 	return err
 }
 
-// alike returns the sizes that cannot be told apart from the highest capacity, and that size.
+// alike returns the size with the highest capacity, and the sizes that tie with it.
 func (r demoRecord) alike() (names []string) {
 	for _, z := range r.Sizes {
 		if z.Relation == "best" || z.Relation == "tied" {
@@ -191,8 +191,7 @@ func (all demoRecords) of(same demoRecord) demoRecords {
 	return slices.DeleteFunc(slices.Clone(all), func(r demoRecord) bool { return r.Build != same.Build || r.Host != same.Host })
 }
 
-// shared returns the largest number of demos whose sets of sizes that cannot be told apart have a
-// size in common.
+// shared counts for each size the demos in which it is best or tied, and returns the highest count.
 func (all demoRecords) shared() (most int) {
 	counts := map[string]int{}
 	for _, r := range all {
@@ -236,9 +235,8 @@ func demoSection(root string) (string, error) {
 		return notRun, nil
 	}
 	all := every.of(every[len(every)-1])
-	list := func(text func(demoRecord) string) string { return strings.Join(distinct(all, text), " and ") }
 	origin := fmt.Sprintf("%d of %d demos, %s, on %s, by commit %s.", len(all), demoRuns,
-		list(func(r demoRecord) string { return r.Date }), all[0].Host, list(func(r demoRecord) string { return "`" + r.Commit + "`" }))
+		listed(all, func(r demoRecord) string { return r.Date }), all[0].Host, listed(all, func(r demoRecord) string { return "`" + r.Commit + "`" }))
 	parts := []string{origin}
 	for _, grid := range [][][]string{all.properties(), all.grid(), all.costs()} {
 		if len(grid) > 1 {
@@ -254,14 +252,14 @@ func (all demoRecords) properties() [][]string {
 	for _, row := range all.rows() {
 		line := []string{strings.TrimPrefix(row.Name, "demo/"), row.Reason, "", "", row.Aim, row.holds()}
 		if row.Ratio != nil {
-			line[1], line[2], line[3] = fmt.Sprintf("%.4g %s", *row.Ours, row.Unit), fmt.Sprintf("%.4g, %s", *row.Theirs, row.Against), fmt.Sprintf("%.3f", *row.Ratio)
+			line[1], line[2], line[3] = row.figures()
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// grid returns the headings and a line for each demo. Sizes that are best or tied cannot be told apart.
+// grid returns the headings and a line for each demo.
 func (all demoRecords) grid() [][]string {
 	lines := [][]string{{"demo began (UTC)", "seconds", "best size, and why", "capacities, calls/s"}}
 	for _, r := range all {

@@ -131,7 +131,7 @@ func (m *overloadMeter) hosts() string { return m.list(func(w window) string { r
 
 // list returns the different texts of the windows.
 func (m *overloadMeter) list(text func(window) string) string {
-	return strings.Join(distinct(m.done, text), " and ")
+	return listed(m.done, text)
 }
 
 // earlierCounts returns a sentence about the fresh deployments below the capacity by earlier builds
@@ -194,9 +194,10 @@ func (r overloadRecord) properties() (lines [][]string, err error) {
 			return nil, err
 		}
 		for _, row := range rows {
+			measured, against, ratio := row.figures()
 			lines = append(lines, []string{
-				m.flavor, strings.TrimPrefix(row.Name, m.name("")), fmt.Sprintf("%.4g %s", *row.Ours, row.Unit), fmt.Sprintf("%.4g, %s", *row.Theirs, row.Against),
-				fmt.Sprintf("%.3f", *row.Ratio), fmt.Sprintf("%.3f to %.3f", row.Spread[0], row.Spread[1]), row.Aim, row.holds(),
+				m.flavor, strings.TrimPrefix(row.Name, m.name("")), measured, against, ratio,
+				fmt.Sprintf("%.3f to %.3f", row.Spread[0], row.Spread[1]), row.Aim, row.holds(),
 			})
 		}
 		switch {

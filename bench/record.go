@@ -59,6 +59,11 @@ func distinct[T any](records []T, text func(T) string) (all []string) {
 	return all
 }
 
+// listed joins the distinct texts of records for a sentence.
+func listed[T any](records []T, text func(T) string) string {
+	return strings.Join(distinct(records, text), " and ")
+}
+
 // readRecord reads a committed record. If the file does not exist, it leaves into unchanged.
 func readRecord(file string, into any) error {
 	text, err := os.ReadFile(file)

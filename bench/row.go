@@ -181,6 +181,11 @@ func (r Row) holds() string {
 	return map[bool]string{true: "yes", false: "no"}[*r.Holds]
 }
 
+// figures returns what the row measured, what with, and the ratio, for a page. The row must have a ratio.
+func (r Row) figures() (measured, against, ratio string) {
+	return fmt.Sprintf("%.4g %s", *r.Ours, r.Unit), fmt.Sprintf("%.4g, %s", *r.Theirs, r.Against), fmt.Sprintf("%.3f", *r.Ratio)
+}
+
 func printTable(out io.Writer, rows []Row) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tOURS\tTHEIRS\tUNIT\tRATIO\tSPREAD\tROUNDS\tAIM\tHOLDS\tAGAINST")

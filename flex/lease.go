@@ -8,9 +8,9 @@ import (
 	"vitrine/flex/decide"
 )
 
-// endLeases ends the measurements of types of which an instance has died. During a lease, the directors keep
-// the dead instance while they do not find it away, and no replacement starts. endLeases cancels this
-// orchestrator's measurement. It releases the lease of any other one, whose holder ends when it cannot renew it.
+// endLeases ends the measurement of a type when one of its instances has died. During a lease no replacement
+// starts, and a director keeps the dead instance until its health checks fail. endLeases cancels this
+// orchestrator's own measurement. It releases the lease of another one, which then cannot be renewed and ends.
 func (o *Orchestrator) endLeases(ctx context.Context) {
 	for _, d := range o.died {
 		if o.isMeasured(d.Type) {
