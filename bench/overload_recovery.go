@@ -15,6 +15,7 @@ const recoveryPart = "recovery"
 
 const (
 	recoveryAfter = 4    // times the capacity is the overload before a window
+	recoveryRate  = 0.7  // of the capacity, in a window: a rate that every deployment carries, unlike overloadBelow
 	recoveryGap   = 0.25 // s; the window begins at most this long before or after the overload's end
 )
 
@@ -27,7 +28,7 @@ func overloadRecovery(ctx context.Context, m *overloadMeter) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := m.want(overload.Graceful, overloadQuota, overloadBelow*capacity)
+	want := m.want(overload.Graceful, overloadQuota, recoveryRate*capacity)
 	want.After = math.Round(recoveryAfter * capacity)
 	all, err := m.collect(ctx, want, m.rules.Repeats)
 	if err != nil {
@@ -37,7 +38,7 @@ func overloadRecovery(ctx context.Context, m *overloadMeter) ([]Row, error) {
 	longest := slices.Max(each)
 	refused, requests := refusals(all)
 	return []Row{
-		newRow(m.name(recoveryPart), "s", fmt.Sprintf("second; the longest until success stays at %g, at %g of the capacity after %d times it", overloadCarried, overloadBelow, recoveryAfter),
+		newRow(m.name(recoveryPart), "s", fmt.Sprintf("second; the longest until success stays at %g, at %g of the capacity after %d times it", overloadCarried, recoveryRate, recoveryAfter),
 			"<= 2", longest, 1, longest, each, len(each)),
 		newRow(m.name("admitted"), "refused", "requests of admitted calls", "<= 0", refused, requests, refused/requests, nil, len(all)),
 	}, nil

@@ -42,7 +42,7 @@ func TestRecoveryRows(t *testing.T) {
 		drive := m.drive
 		m.drive = func(ctx context.Context, w window) (window, error) {
 			w, err := drive(ctx, w)
-			if w.After == 2000 && w.Rate == 425 { // 4 and 0.85 times 500, which succeeds with 0.9
+			if w.After == 2000 && w.Rate == 350 { // 4 and 0.7 times 500, which succeeds with 0.9
 				if both++; both == m.rules.Repeats {
 					w.Each, w.Admission.Refused = c.each, c.refused
 				}

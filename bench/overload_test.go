@@ -243,7 +243,7 @@ func TestRecoveryIsShownByItsOwnBuild(t *testing.T) {
 	}
 	for _, want := range []string{
 		"by commit `of third`", "`recovery` and `admitted`:", "by commit `of second`", "Earlier counts of `below`: 30 of 30", "by commit `of first`",
-		"| small | recovery | 1 s |", "| small | admitted | 0 refused |", "| 425 after 2000 | 5 |", "| 0 of 500 |", "| - |",
+		"| small | recovery | 1 s |", "| small | admitted | 0 refused |", "| 350 after 2000 | 5 |", "| 0 of 500 |", "| - |",
 	} {
 		if !strings.Contains(section, want) {
 			t.Errorf("the section lacks %q:\n%s", want, section)
