@@ -28,12 +28,13 @@ const (
 )
 
 // overloadNow are the rules of new windows.
-var overloadNow = overloadRules{Repeats: 5, Rounds: 5, Slowdown: quiet.StrictSlowdown, Awake: true}
+var overloadNow = overloadRules{Repeats: 5, Rounds: 5, Pairs: 3, Slowdown: quiet.StrictSlowdown, Awake: true}
 
 // overloadRules say how windows are measured. Windows of different rules are not compared.
 type overloadRules struct {
 	Repeats  int     `json:"repeats"`          // fresh deployments per rate of a search
 	Rounds   int     `json:"rounds,omitempty"` // of the fresh deployments below the capacity; 0: everything is compared with one capacity
+	Pairs    int     `json:"pairs,omitempty"`  // of searches whose capacities are compared; 0: one
 	Slowdown float64 `json:"slowdown"`         // a window is repeated if the host was slower by more than this share; see quiet.Guard
 	Awake    bool    `json:"awake"`            // idle CPUs polled; see quiet.KeepAwake
 }
@@ -239,7 +240,7 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		}
 		p := Pairs{}
 		for _, w := range all {
-			p.Ours, p.Theirs = append(p.Ours, w.Goodput), append(p.Theirs, capacity)
+			p.add(w.Goodput, capacity)
 		}
 		row, err := p.row(m.name(fmt.Sprintf("goodput-%gx", load)), "calls/s", "the capacity at success 0.9", ">= 0.8")
 		if err != nil {
@@ -269,29 +270,59 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		used = append(used, highest)
 	}
 	rows = append(rows, newRow(m.name("bottleneck"), "of its quota", "the whole quota", ">= 0.9", median(used), 1, median(used), used, len(used)))
-	for _, against := range []struct {
-		name, mode, what, aim string
-		quota                 float64
-	}{
+	for _, other := range []comparison{
 		{"control", overload.Off, "the capacity without control", ">= 0.95", overloadQuota},
 		{"quota", overload.Graceful, fmt.Sprintf("the capacity with %g times the quota", overloadMore), "<= 0.91", overloadMore * overloadQuota},
 	} {
-		ours, at, err := m.again(ctx, against.name, capacity, at)
+		some, err := m.compare(ctx, other, capacity, at)
 		if err != nil {
 			return rows, err
 		}
-		other, otherAt, err := m.capacity(ctx, against.mode, against.quota)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, newRow(m.name(against.name), "calls/s", against.what, against.aim, ours, other, ours/other, nil, 1))
-		if against.mode == overload.Off {
-			ours, other := carried(at), carried(otherAt)
-			rows = append(rows, newRow(m.name(against.name+"-carried"), "calls/s carried", "the same without control, both at the highest rate that passes",
-				against.aim, ours, other, ours/other, nil, 1))
-		}
+		rows = append(rows, some...)
 	}
 	return rows, nil
+}
+
+// A comparison is of the capacity with control at overloadQuota and another one.
+type comparison struct {
+	name, mode, what, aim string
+	quota                 float64
+}
+
+// compare measures pairs of capacities side by side, from a capacity that is known with the windows knownAt.
+func (m *overloadMeter) compare(ctx context.Context, other comparison, known float64, knownAt []window) (rows []Row, err error) {
+	var capacities, carry Pairs
+	var theirs float64
+	var theirsAt []window
+	for i := range max(m.rules.Pairs, 1) {
+		round := other.name
+		if i > 0 {
+			round = fmt.Sprintf("%s-%d", other.name, i+1)
+		}
+		if known, knownAt, err = m.again(ctx, round, known, knownAt); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			theirs, theirsAt, err = m.capacity(ctx, other.mode, other.quota)
+		} else {
+			theirs, theirsAt, err = m.search(ctx, other.mode, other.quota, math.Round(theirs))
+		}
+		if err != nil {
+			return nil, err
+		}
+		capacities.add(known, theirs)
+		carry.add(carried(knownAt), carried(theirsAt))
+	}
+	row, err := capacities.row(m.name(other.name), "calls/s", other.what, other.aim)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, row)
+	if other.mode == overload.Off {
+		row, err = carry.row(m.name(other.name+"-carried"), "calls/s carried", "the same without control, both at the highest rate that passes", other.aim)
+		rows = append(rows, row)
+	}
+	return rows, err
 }
 
 // countBelow and countAbove count the fresh deployments that succeed

@@ -103,6 +103,9 @@ func (r overloadRecord) origin() (string, error) {
 		if m.rules.Rounds > 0 {
 			rounds = fmt.Sprintf(", the capacity measured again beside each comparison and in %d rounds of deployments below it", m.rules.Rounds)
 		}
+		if m.rules.Pairs > 0 {
+			rounds += fmt.Sprintf(", each comparison made %d times", m.rules.Pairs)
+		}
 		text += fmt.Sprintf(" %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search%s, %s, on %s.",
 			len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, rounds, m.conditions(), m.hosts())
 	}

@@ -107,7 +107,10 @@ func TestControlComparesWhatIsCarried(t *testing.T) {
 	}
 	got := map[string]float64{}
 	for _, r := range rows {
-		got[strings.TrimPrefix(r.Name, m.name(""))] = *r.Ratio
+		name := strings.TrimPrefix(r.Name, m.name(""))
+		if got[name] = *r.Ratio; name != "bottleneck" && r.Rounds != m.rules.Pairs {
+			t.Errorf("%s: %d pairs, want %d", name, r.Rounds, m.rules.Pairs)
+		}
 	}
 	if got["control"] < 1.05 || math.Abs(got["control-carried"]-1) > 1e-9 {
 		t.Errorf("ratios %v: want more than 1 by the capacities, and 1 by what is carried", got)

@@ -36,6 +36,10 @@ type side func(ctx context.Context) (float64, error)
 // directly one after the other.
 type Pairs struct{ Ours, Theirs []float64 }
 
+func (p *Pairs) add(ours, theirs float64) {
+	p.Ours, p.Theirs = append(p.Ours, ours), append(p.Theirs, theirs)
+}
+
 // interleave measures both sides alternately.
 func interleave(ctx context.Context, rounds int, ours, theirs side, progress io.Writer) (Pairs, error) {
 	all, err := runRounds(ctx, rounds, []side{ours, theirs}, progress)
