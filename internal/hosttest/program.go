@@ -95,7 +95,17 @@ func Start(t testing.TB, limit time.Duration, name string, run Program, args ...
 	return stop
 }
 
-// Spawn runs a command, which is a Program, until the test ends, and waits until it is ready.
+// NoRace fails the test if the output of a process reports a data race. The exit code of a process that is
+// killed does not tell.
+func NoRace(t testing.TB, name, output string) {
+	t.Helper()
+	if _, report, found := strings.Cut(output, "WARNING: DATA RACE"); found {
+		t.Errorf("%s has a data race:\n%.8000s", name, report)
+	}
+}
+
+// Spawn runs a command, which is a Program, until the test ends, and waits until it is ready. A data race
+// of the command fails the test.
 func Spawn(t testing.TB, limit time.Duration, name string, cmd *exec.Cmd) {
 	t.Helper()
 	var out Output
@@ -106,6 +116,7 @@ func Spawn(t testing.TB, limit time.Duration, name string, cmd *exec.Cmd) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // the process may have ended
 		_ = cmd.Wait()
+		NoRace(t, name, out.String())
 		if t.Failed() {
 			t.Logf("%s:\n%s", name, out.String())
 		}
