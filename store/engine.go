@@ -207,6 +207,7 @@ const (
 
 // Measured is an optional interface of engines that have gauges.
 type Measured interface {
+	// Gauges returns Full also with an error, unless that is ErrClosed.
 	Gauges(ctx context.Context) (Gauges, error)
 }
 

@@ -41,8 +41,11 @@ func TestCrash(t *testing.T) {
 			all.Go(func() { count(e, k, &kept[k], stop) })
 			all.Go(func() { look(e, k, &kept[k], stop) })
 		}
-		after := kept[0].Load() + 1 + random.Int64N(20)
+		after, deadline := kept[0].Load()+1+random.Int64N(20), time.Now().Add(time.Minute)
 		for kept[0].Load() < after {
+			if time.Now().After(deadline) {
+				t.Fatal("the engine does not acknowledge writes")
+			}
 			runtime.Gosched() // crash at an arbitrary moment
 		}
 		seen := make([]int64, len(kept))

@@ -54,7 +54,8 @@ type Engine struct {
 	loops    sync.WaitGroup
 	closeErr error
 	swept    swept
-	full     atomic.Bool // the last put found no room
+	full     atomic.Bool  // the last put found no room
+	held     atomic.Int64 // bytes of the events in the queues of all watches
 }
 
 // clockCheck is the interval of the checks of the clock. It is no divisor of a second, so that the checks

@@ -46,7 +46,7 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			yield(nil, err)
 			return
 		}
-		q := &queue{events: make(chan *store.Event, e.config.Behind), room: e.config.Bytes}
+		q := &queue{events: make(chan *store.Event, e.config.Behind), room: e.config.Bytes, all: &e.held}
 		ended := make(chan error, 1)
 		go func() {
 			defer close(q.events)
@@ -58,30 +58,45 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 			cancel()
 			for range q.events { // until pump has returned
 			}
+			q.add(-q.bytes.Load())
 		}()
 		if !yield(v, nil) {
 			return
 		}
 		for v := range q.events {
-			q.bytes.Add(-int64(v.Record.Held()))
+			n := int64(v.Record.Held())
 			if !yield(v, nil) {
 				return
 			}
+			q.add(-n)
 		}
 		yield(nil, <-ended)
 	}
 }
 
+// All queues of an engine together hold at most allBytes. Beyond that, each may still hold watchBytes or one event,
+// so that slow receivers do not end the watches of others.
+const (
+	allBytes   = 256 << 20
+	watchBytes = 256 << 10
+)
+
 // A queue holds the events that a receiver has not taken yet.
 type queue struct {
 	events chan *store.Event
-	bytes  atomic.Int64
-	room   int64 // bytes, at most
+	bytes  atomic.Int64  // of the events, and of the one that the receiver has
+	room   int64         // bytes, at most
+	all    *atomic.Int64 // bytes of all queues
 }
 
-// put adds an event and reports whether there was room.
+// add counts n bytes, and returns the bytes of the queue and of all queues.
+func (q *queue) add(n int64) (own, all int64) { return q.bytes.Add(n), q.all.Add(n) }
+
+// put adds an event and reports whether there was room. After false, the queue takes no more.
 func (q *queue) put(v *store.Event) bool {
-	if q.bytes.Add(int64(v.Record.Held())) > q.room {
+	n := int64(v.Record.Held())
+	own, all := q.add(n)
+	if own > q.room || own > max(n, watchBytes) && all > allBytes {
 		return false
 	}
 	select {

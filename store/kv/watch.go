@@ -3,9 +3,11 @@ package kv
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,8 +111,9 @@ func (s *stream) open() {
 // stall is how long a client may read nothing before its watch ends.
 const stall = 30 * time.Second
 
-// write sends the text, with the stall deadline.
+// write sends the text, with the stall deadline, and empties the buffer.
 func (s *stream) write() error {
+	defer s.text.Reset()
 	if err := s.control.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
@@ -120,31 +123,57 @@ func (s *stream) write() error {
 	return s.control.Flush()
 }
 
+// event sends a change.
 func (s *stream) event(v *store.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text.Reset()
 	s.text.WriteString("id: ")
 	s.text.WriteString(strconv.FormatUint(v.Record.Version, 10))
 	s.text.WriteString("\nevent: ")
 	s.text.WriteString(eventNames[v.Change])
 	s.text.WriteString("\ndata: ")
-	e := entry(&v.Record, s.values)
+	e := entry(&v.Record, false)
 	if v.Change != store.Written {
 		e.ETag = ""
 	}
 	if err := json.NewEncoder(&s.text).Encode(e); err != nil { // ends with a line feed
 		return err
 	}
+	if s.values && len(v.Record.Value) > 0 {
+		s.text.Truncate(s.text.Len() - len("}\n"))
+		if err := s.value(v.Record.Value); err != nil {
+			return err
+		}
+		s.text.WriteString("}\n")
+	}
 	s.text.WriteByte('\n')
 	return s.write()
+}
+
+// pieceBytes is the length of a piece of a value. It is a multiple of 3, so that only the last piece ends with
+// padding.
+const pieceBytes = 24 << 10
+
+// value adds the value to an open JSON object. It sends what becomes long, so that the watch holds no 1.4 MiB
+// of base64 while its client reads, or afterwards.
+func (s *stream) value(value []byte) error {
+	s.text.WriteString(`,"value":"`)
+	for piece := range slices.Chunk(value, pieceBytes) {
+		if s.text.Len() > pieceBytes {
+			if err := s.write(); err != nil {
+				return err
+			}
+		}
+		s.text.Write(base64.StdEncoding.AppendEncode(s.text.AvailableBuffer(), piece))
+	}
+	s.text.WriteByte('"')
+	return nil
 }
 
 // end sends an event that says why the watch ends.
 func (s *stream) end(e *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.text.Reset()
 	s.text.WriteString("event: end\ndata: ")
 	if json.NewEncoder(&s.text).Encode(e) == nil {
 		s.text.WriteByte('\n')
@@ -163,7 +192,6 @@ func (s *stream) beat(ctx context.Context, cancel context.CancelFunc, every time
 		case <-ticker.C:
 		}
 		s.mu.Lock()
-		s.text.Reset()
 		s.text.WriteString(": still here\n\n")
 		err := s.write()
 		s.mu.Unlock()

@@ -173,7 +173,8 @@ func (s *scan) tagged(entry string) bool {
 
 const (
 	watchBlock = 250 * time.Millisecond // how long one read of the log blocks
-	watchCount = 8                      // changes in one read of the log, each with a record of up to 1 MiB
+	watchCount = 8                      // changes in one read of the log, at most; each has a record of up to 1 MiB
+	watchBytes = 256 << 10              // records that a watch holds while its receiver is slow; one change may exceed it
 )
 
 // Watch implements store.Engine.
@@ -188,14 +189,16 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 		if !yield(v, nil) {
 			return
 		}
-		for {
-			messages, err := e.readLog(ctx, space, at)
+		for count := 1; ; {
+			messages, err := e.readLog(ctx, space, at, count)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			for _, m := range messages {
-				v, err := event(space, m)
+			messages, count = fit(messages, count)
+			for i := range messages {
+				v, err := event(space, messages[i])
+				messages[i] = redis.XMessage{} // v has a copy of the record
 				if err == nil && v.Record.Version != at+1 {
 					err = &store.Behind{Oldest: v.Record.Version - 1} // revisions have no gaps, so entries were trimmed
 				}
@@ -250,13 +253,14 @@ func (e *Engine) watchStart(ctx context.Context, space string, from uint64) (uin
 	return from, nil
 }
 
-// readLog waits for changes after revision at. It returns none when watchBlock has passed.
-func (e *Engine) readLog(ctx context.Context, space string, at uint64) ([]redis.XMessage, error) {
+// readLog waits for changes after revision at, and returns at most count. It returns none when watchBlock has
+// passed.
+func (e *Engine) readLog(ctx context.Context, space string, at uint64, count int) ([]redis.XMessage, error) {
 	if e.ctx.Err() != nil {
 		return nil, store.ErrClosed
 	}
 	got, err := e.watcher.XRead(ctx, &redis.XReadArgs{
-		Streams: []string{e.keys(space)[keyLog], strconv.FormatUint(at, 10) + "-0"}, Count: watchCount, Block: watchBlock,
+		Streams: []string{e.keys(space)[keyLog], strconv.FormatUint(at, 10) + "-0"}, Count: int64(count), Block: watchBlock,
 	}).Result()
 	switch {
 	case ctx.Err() != nil:
@@ -267,6 +271,21 @@ func (e *Engine) readLog(ctx context.Context, space string, at uint64) ([]redis.
 		return nil, e.translate(err)
 	}
 	return got[0].Messages, nil
+}
+
+// fit drops the changes of a page beyond watchBytes, which are read again after the others. It returns how many
+// changes to read next: as many as fitted, or twice the count if all did.
+func fit(page []redis.XMessage, count int) (kept []redis.XMessage, next int) {
+	bytes := 0
+	for i := range page {
+		record, _ := page[i].Values["r"].(string)
+		if bytes += len(record); bytes > watchBytes {
+			n := max(i, 1)
+			clear(page[n:])
+			return page[:n], n
+		}
+	}
+	return page, min(2*count, watchCount)
 }
 
 func revision(id string) (uint64, error) {

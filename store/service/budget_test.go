@@ -180,6 +180,41 @@ func TestLongBodiesAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// TestWatchesHaveNoBody checks that a watch with a body is refused, also if the body never ends.
+func TestWatchesHaveNoBody(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	unnamed := func(*http.Request) string { return "" }
+	_, url := running(t, Config{Routes: []Route{{Path: "/kv", Handler: ok, Operation: unnamed}}}, io.Discard)
+	endless, end := io.Pipe()
+	defer end.Close()
+	for _, c := range []struct {
+		http2 bool
+		body  io.Reader
+		want  int
+	}{
+		{false, nil, http.StatusOK}, {true, nil, http.StatusOK},
+		{false, strings.NewReader("x"), http.StatusBadRequest}, {true, endless, http.StatusBadRequest},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/kv", c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(!c.http2)
+		protocols.SetUnencryptedHTTP2(c.http2)
+		transport := &http.Transport{Protocols: protocols}
+		got, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		transport.CloseIdleConnections()
+		if got.StatusCode != c.want {
+			t.Errorf("%s with a body %t: got status %d, want %d", got.Proto, c.body != nil, got.StatusCode, c.want)
+		}
+	}
+}
+
 // TestConnectionsWithoutRequestAreCounted checks that connections that end before their first
 // request is complete are counted, and others are not.
 func TestConnectionsWithoutRequestAreCounted(t *testing.T) {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -66,13 +67,15 @@ func (c *engineCollector) Collect(m chan<- prometheus.Metric) {
 	durability := c.promises().Durability
 	flag(c.synced, durability == store.Synced || durability == store.Consensus)
 	s, err := c.engine.Gauges(ctx)
+	if !errors.Is(err, store.ErrClosed) { // an alert on a full engine must not end while the engine is slow
+		flag(c.full, s.Full)
+	}
 	if err != nil { // a busy engine may be too slow to count its records; a scrape still gets the other metrics
 		return
 	}
 	gauge(c.records, float64(s.Records))
 	gauge(c.bytes, float64(s.Bytes))
 	gauge(c.waiting, float64(s.Waiting))
-	flag(c.full, s.Full)
 }
 
 // probeEvery is the shortest time between two probes of an engine.

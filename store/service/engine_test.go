@@ -26,7 +26,7 @@ func (m measured) Gauges(context.Context) (store.Gauges, error) {
 func (m measured) Probe(context.Context) error { return m.state }
 
 // TestEngineAway checks that the metrics tell an engine that does not serve from one that is too busy to
-// count its records, and that neither is an error.
+// count its records, and that neither is an error. Whether the engine is full is known in both cases.
 func TestEngineAway(t *testing.T) {
 	promises := func() store.Promises { return store.Promises{} }
 	if n := testutil.CollectAndCount(NewEngineCollector(measured{}, promises, NewProber(measured{}))); n != 6 {
@@ -39,8 +39,9 @@ func TestEngineAway(t *testing.T) {
 		up      string
 		metrics int
 	}{
-		"away":                {measured{figures: errors.New("away"), state: errors.New("away")}, "0", 2},
-		"busy":                {measured{figures: errors.New("too slow")}, "1", 2},
+		"away":                {measured{figures: errors.New("away"), state: errors.New("away")}, "0", 3},
+		"busy":                {measured{figures: errors.New("too slow")}, "1", 3},
+		"closed":              {measured{figures: store.ErrClosed, state: store.ErrClosed}, "0", 2},
 		"reads, but no write": {measured{state: errors.New("a replica")}, "0", 6},
 	} {
 		collector := NewEngineCollector(c.engine, promises, NewProber(c.engine))

@@ -159,6 +159,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.measured(w, r, route, operation)
 		return
 	}
+	if r.ContentLength != 0 { // with HTTP/2, up to 1 MiB of it would stay in memory while the watch lasts
+		refuse(w, http.StatusBadRequest, "a watch has no body")
+		return
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.ending, func() { cancel(store.ErrClosed) })()
