@@ -50,14 +50,22 @@ type Outcome struct {
 	// Answered is the time from the start of the window to the end of the last call that
 	// was due in it. 0: the generator does not report it.
 	Answered time.Duration `json:",omitempty"`
+	// Late is the longest time after its due time at which the generator began a call of the
+	// window. 0: the generator does not report it.
+	Late time.Duration `json:",omitempty"`
 
 	Use map[string]Use // by instance, means over the window
 
-	// Sampling says how regularly the monitor sampled the window. Nil: not recorded.
+	// Sampling says how regularly the monitor sampled the window. Nil: not recorded, or most
+	// of the window was not in the time of the trial.
 	Sampling *Sampling `json:",omitempty"`
 
 	Valid  bool   // false: never a verdict on the function
-	Reason string // why it is invalid, or a note on a valid one
+	Reason string // why it is invalid, or a note
+
+	// InstanceEnded says that an instance of the function ended during the trial, which is
+	// then invalid.
+	InstanceEnded bool `json:",omitempty"`
 
 	// Disturbed says that something else on the host disturbed the trial. Such a trial
 	// is invalid, and says nothing about the function and the generator.
@@ -78,6 +86,10 @@ type Outcome struct {
 // InFlightEvery is the time between two entries of Outcome.InFlight.
 const InFlightEvery = 100 * time.Millisecond
 
+// MostLate is the longest delay of a call by its generator that hardly changes the load. It is no share of
+// the window, because a busy host delays calls as long in a short window as in a long one.
+const MostLate = 100 * time.Millisecond
+
 // SuccessRatio returns succeeded / scheduled, 0..1; 0 when nothing was scheduled.
 func (o Outcome) SuccessRatio() float64 {
 	if o.Scheduled == 0 {
@@ -95,8 +107,9 @@ func (o Outcome) FailedTotal() int64 {
 	return n
 }
 
-// CPUPerCall returns the CPU time in s that a scheduled call cost each component's instances, all
-// together. It is NaN if the CPU of one of them is unknown. The generator is left out.
+// CPUPerCall returns the CPU time in s that a call cost each component's instances, all together, at
+// the rate that was asked for. With random arrivals the number of calls differs from that rate by
+// chance. CPUPerCall is NaN if the CPU of one of the instances is unknown. The generator is left out.
 func (o Outcome) CPUPerCall() map[string]float64 {
 	cost := map[string]float64{}
 	for _, u := range o.Use {

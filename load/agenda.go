@@ -17,8 +17,7 @@ type Agenda struct {
 	due      time.Duration // due time of the next call
 	more     bool          // there is a next call
 
-	begun  int
-	behind time.Duration
+	begun int
 }
 
 // NewAgenda returns the agenda of a schedule. The agenda counts the scheduled calls in r.
@@ -34,8 +33,8 @@ func (a *Agenda) Next() (due time.Duration, more bool) { return a.due, a.more }
 // Begun returns the number of calls that Begin has returned, including the warm-up.
 func (a *Agenda) Begun() int { return a.begun }
 
-// Behind returns the longest delay of a call after its due time.
-func (a *Agenda) Behind() time.Duration { return a.behind }
+// Behind returns the longest delay of a call of the window after its due time.
+func (a *Agenda) Behind() time.Duration { return a.record.late }
 
 // Expire drops the remaining calls if they are too late (Recorder.TooLate), and reports whether it
 // did. Dropped calls count as scheduled.
@@ -56,7 +55,7 @@ func (a *Agenda) Begin(now time.Duration) (due time.Duration, ok bool) {
 	}
 	due = a.due
 	a.record.Scheduled(due)
-	a.behind = max(a.behind, now-due)
+	a.record.Begun(due, now)
 	a.begun++
 	a.due, a.more = a.schedule.Next()
 	return due, true

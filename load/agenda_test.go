@@ -31,8 +31,23 @@ func TestAgenda(t *testing.T) {
 	if _, more := a.Next(); more || a.Begun() != 3 {
 		t.Errorf("got another call: %v; %d begun", more, a.Begun())
 	}
-	if report, err := r.Report(time.Now()); err != nil || report.Scheduled != 10 || report.Offered != 0 {
-		t.Errorf("scheduled %d, offered %d, %v; want 10 and 0", report.Scheduled, report.Offered, err)
+	if report, err := r.Report(time.Now()); err != nil || report.Scheduled != 10 || report.Offered != 0 || report.Late != 0.2 {
+		t.Errorf("scheduled %d, offered %d, %v s late, %v; want 10, 0 and 0.2 s", report.Scheduled, report.Offered, report.Late, err)
+	}
+}
+
+// TestLateCallsOfTheWarmUpDoNotCount checks that only calls of the window say how late the generator was.
+func TestLateCallsOfTheWarmUpDoNotCount(t *testing.T) {
+	r := NewRecorder(1)
+	for due, at := range map[time.Duration]time.Duration{-time.Second: 0, 0: 500 * ms, 900 * ms: 901 * ms, time.Second: 2 * time.Second} {
+		r.Begun(due, at)
+	}
+	report, err := r.Report(time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Late != 0.5 {
+		t.Errorf("%v s late, want 0.5 s", report.Late)
 	}
 }
 

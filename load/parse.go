@@ -112,6 +112,9 @@ func (r *Report) check() error {
 	if !(r.Answered >= 0) || r.Answered > maxAnswered {
 		return fmt.Errorf("answered_s is %v: want seconds, at most %d", r.Answered, maxAnswered)
 	}
+	if !(r.Late >= 0) || r.Late > maxAnswered {
+		return fmt.Errorf("late_s is %v: want seconds, at most %d", r.Late, maxAnswered)
+	}
 	if err := r.checkCounts(); err != nil {
 		return err
 	}
@@ -262,7 +265,7 @@ func (r *Report) Outcome(key vitrine.Key, window time.Duration) (vitrine.Outcome
 		Duration:  time.Duration(r.Duration * float64(time.Second)),
 		Scheduled: r.Scheduled, Offered: r.Offered, Succeeded: r.Succeeded, Failed: r.Failed,
 		Seconds:  make([]vitrine.Second, len(r.Seconds.Scheduled)),
-		InFlight: r.InFlight, Answered: time.Duration(r.Answered * float64(time.Second)),
+		InFlight: r.InFlight, Answered: time.Duration(r.Answered * float64(time.Second)), Late: time.Duration(r.Late * float64(time.Second)),
 		Valid: true,
 	}
 	if h.TotalCount() > 0 {

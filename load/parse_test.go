@@ -15,6 +15,7 @@ import (
 func recorded(t testing.TB) Report {
 	t.Helper()
 	rec := NewRecorder(2.5)
+	rec.Begun(0, time.Second)
 	schedule := Trial{Rate: 4, Warmup: 1, Duration: 2.5}.Schedule(Paced)
 	n := 0
 	for due, ok := schedule.Next(); ok; due, ok = schedule.Next() {
@@ -72,7 +73,7 @@ func TestReportRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Seq != 3 || o.Duration != 2500*time.Millisecond || o.Valid || o.Reason != ReasonGenerator {
+	if o.Seq != 3 || o.Duration != 2500*time.Millisecond || o.Late != time.Second || o.Valid || o.Reason != ReasonGenerator {
 		t.Errorf("got outcome %+v", o)
 	}
 	if o.Latency.P50 < 3.99 || o.Latency.P50 > 4.01 || o.Latency.P99 < 6.99 || o.Latency.P99 > 7.01 {
@@ -156,6 +157,7 @@ func TestParseReportRefuses(t *testing.T) {
 		{"negative cause", change(func(r *Report) { r.Failed["503"] = -1 }), "below 0"},
 		{"answered before the window", change(func(r *Report) { r.Answered = -1 }), "answered_s is -1"},
 		{"answered days later", change(func(r *Report) { r.Answered = 200_000 }), "answered_s is 200000"},
+		{"late before the window", change(func(r *Report) { r.Late = -1 }), "late_s is -1"},
 		{"overflow", change(func(r *Report) { r.Failed["503"] = 1<<63 - 1 }), "too many"},
 		{"offered too much", change(func(r *Report) { r.Offered = 11 }), "more than scheduled"},
 		{"lost calls", change(func(r *Report) { r.Offered = 10 }), "add up to 9"},

@@ -31,6 +31,7 @@ type Recorder struct {
 	report    Report
 	histogram *hdrhistogram.Histogram
 	answered  time.Duration // end of the last call due in the window
+	late      time.Duration // longest time by which a call due in the window began late
 	// changes are the differences between the samples of Report.InFlight.
 	changes []int64
 }
@@ -69,6 +70,13 @@ func (r *Recorder) Scheduled(due time.Duration) {
 	}
 }
 
+// Begun records that the generator began a due call at the time at, which may be before it sent the call.
+func (r *Recorder) Begun(due, at time.Duration) {
+	if _, ok := r.second(due); ok {
+		r.late = max(r.late, at-due)
+	}
+}
+
 // inFlight adds change to the calls in flight in all samples from at on.
 func (r *Recorder) inFlight(at time.Duration, change int64) {
 	i := max(0, int((at+vitrine.InFlightEvery-1)/vitrine.InFlightEvery))
@@ -77,9 +85,8 @@ func (r *Recorder) inFlight(at time.Duration, change int64) {
 	}
 }
 
-// grace is how long after the end of the window a late call may still begin. It is no share of the
-// window, because a busy host delays calls as long in a short window as in a long one.
-const grace = 100 * time.Millisecond
+// grace is how long after the end of the window a late call may still begin.
+const grace = vitrine.MostLate
 
 // TooLate reports whether it is too late to begin a call of the window. A generator that is slower
 // than its rate must not begin such a call, and not count it as offered.
@@ -137,7 +144,7 @@ func (r *Recorder) Report(windowStart time.Time) (Report, error) {
 		return Report{}, fmt.Errorf("encode latency: %w", err)
 	}
 	report := r.report
-	report.Latency, report.Answered = string(latency), r.answered.Seconds()
+	report.Latency, report.Answered, report.Late = string(latency), r.answered.Seconds(), r.late.Seconds()
 	report.InFlight = make([]int64, len(r.changes))
 	var open int64
 	for i, change := range r.changes {

@@ -42,6 +42,9 @@ type Report struct {
 	// Answered is the time from the start of the window to the end of the last call that was due
 	// in the window, whether answered or failed. A user's own generator may omit it.
 	Answered float64 `json:"answered_s,omitempty"`
+	// Late is the longest time after its due time at which the generator began a call of the
+	// window, in seconds. A user's own generator may omit it.
+	Late float64 `json:"late_s,omitempty"`
 	// Latency of the successful calls, from the scheduled time to the last
 	// answer, in nanoseconds: an HdrHistogram V2 (compressed), base64.
 	Latency string `json:"latency"`

@@ -46,13 +46,18 @@ func (e *engine) connect(t *target) (c *conn, own bool) {
 	}
 	c.fd, c.target, c.state, c.used = fd, t, connecting, false
 	t.open++
-	// Edge-triggered: one registration lasts until the connection closes.
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.index, Pad: c.generation}
+	event := c.interest()
 	if err := unix.EpollCtl(e.poll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		e.drop(c)
 		return nil, true
 	}
 	return c, false
+}
+
+// interest returns the connection's registration with epoll. The registration is edge-triggered, so one
+// lasts until the connection closes.
+func (c *conn) interest() unix.EpollEvent {
+	return unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.index, Pad: c.generation}
 }
 
 // drop closes the connection.
@@ -118,7 +123,8 @@ func (e *engine) handleEvents(c *conn, events uint32) {
 	}
 }
 
-// read reads all received bytes. ending reports that the peer sends no more.
+// read reads all received bytes, as far as the turn has reads left. ending reports that the peer sends
+// no more.
 func (e *engine) read(c *conn, ending bool) {
 	for generation := c.generation; c.generation == generation; {
 		n, errno := tcpfd.Receive(c.fd, e.buffer)
@@ -136,10 +142,22 @@ func (e *engine) read(c *conn, ending bool) {
 			return
 		}
 		e.feed(c, e.buffer[:n])
-		if n < len(e.buffer) && !ending {
+		switch {
+		case n == len(e.buffer):
+			if e.reads--; e.reads <= 0 && c.generation == generation {
+				e.readLater(c)
+				return
+			}
+		case !ending:
 			return // the receive buffer is empty
 		}
 	}
+}
+
+// readLater registers the connection again, so that epoll reports the bytes that are still unread.
+func (e *engine) readLater(c *conn) {
+	event := c.interest()
+	_ = unix.EpollCtl(e.poll, unix.EPOLL_CTL_MOD, c.fd, &event) // if it fails, the call times out
 }
 
 // feed reads a part of a response.

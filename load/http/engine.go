@@ -23,6 +23,9 @@ const (
 	nap = 20 * time.Millisecond
 	// room is the size of the read buffer, in bytes.
 	room = 64 << 10
+	// maxReads is how many full buffers one turn of run reads. Beyond that, each event gets one read. So a
+	// server that sends without end does not hold up calls and timeouts.
+	maxReads = 1024
 	// batch is the largest number of events that one epoll call returns.
 	batch = 128
 )
@@ -44,6 +47,7 @@ type engine struct {
 	limit   int // maximum connections of one target
 	events  [batch]unix.EpollEvent
 	buffer  []byte
+	reads   int // full reads left in this turn
 	serving bool
 	open    int // calls that have begun and not ended
 	window  int // open calls that were due in the window
@@ -222,9 +226,11 @@ func (e *engine) alarms() {
 	}
 }
 
-// handleReady handles all pending epoll events.
+// handleReady handles pending epoll events: enough rounds for one event of each connection. The kernel
+// keeps the rest for the next turn.
 func (e *engine) handleReady() {
-	for {
+	e.reads = maxReads
+	for range len(e.conns)/batch + 1 {
 		n := tcpfd.Events(e.poll, e.events[:])
 		e.now = e.clock()
 		for i := range n {

@@ -2,6 +2,7 @@ package http
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -289,6 +290,32 @@ func TestTimeouts(t *testing.T) {
 		t.Errorf("failed %v, succeeded %d, %d open", r.Failed, r.Succeeded, b.open)
 	}
 	b.hangUp(fd)
+}
+
+// TestLongBodiesLeaveTimeForOtherWork answers with more bytes than the engine reads in one turn. The call
+// must time out between two turns, or succeed if the timeout does not pass.
+func TestLongBodiesLeaveTimeForOtherWork(t *testing.T) {
+	for cause, now := range map[string]time.Duration{"": 0, "timeout": time.Second} {
+		b := newBench(t, load.Trial{Rate: 1, Duration: 1, Params: map[string]string{"timeout": "1s"}})
+		b.engine.buffer = b.engine.buffer[:8]
+		b.at(0)
+		fd := b.accept()
+		b.awaitEvents()
+		b.request(fd)
+		const length = 3 * 8 * maxReads
+		b.answer(fd, fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", length, make([]byte, length)))
+		b.awaitEvents()
+		if b.open != 1 {
+			t.Errorf("read a body of %d reads in one turn", length/8)
+		}
+		for b.at(now); b.open > 0; {
+			b.awaitEvents()
+		}
+		if r := b.report(); r.Succeeded+r.Failed[cause] != 1 || (r.Succeeded == 1) != (cause == "") {
+			t.Errorf("succeeded %d, failed %v; want cause %q", r.Succeeded, r.Failed, cause)
+		}
+		b.hangUp(fd)
+	}
 }
 
 // TestWaitingTimesOut checks that a waiting call times out while another call has

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Limits of a response. Without them, a broken server could exhaust the generator's memory or keep
-// it busy forever.
+// Limits of a response. Without them, a line without end would exhaust the generator's memory. A body may
+// be longer: the call's timeout ends it.
 const (
 	maxLine   = 8 << 10  // bytes of one line of the head, of a chunk's size or of a trailer
 	maxFields = 64 << 10 // bytes of all lines of head and trailer, interim responses included

@@ -44,6 +44,7 @@ type association struct {
 	state  state
 	again  time.Duration // time of the next attempt, if down
 	reader s1.Reader
+	unread bool   // read has left octets for the next turn; epoll may not report them
 	out    []byte // frames to send
 	sent   int    // octets of out sent so far
 }
@@ -102,7 +103,7 @@ func (e *engine) handleEvents(a *association, events uint32) {
 	}
 }
 
-// read handles all received messages.
+// read handles all received messages, as far as the turn has octets left and out has room for the answers.
 func (e *engine) read(a *association) {
 	for {
 		n, errno := a.receive(a.reader.Room())
@@ -129,6 +130,21 @@ func (e *engine) read(a *association) {
 			if a.state == down {
 				return
 			}
+		}
+		if e.octets -= n; e.octets <= 0 || len(a.out)-a.sent > maxQueued {
+			a.unread, e.unread = true, true
+			return
+		}
+	}
+}
+
+// readRest reads the octets that read has left in the last turn.
+func (e *engine) readRest() {
+	e.now, e.unread = e.clock(), false
+	for _, a := range e.associations {
+		if a.unread {
+			a.unread = false
+			e.handleEvents(a, unix.EPOLLIN) // its flush makes room for answers
 		}
 	}
 }

@@ -1,13 +1,17 @@
 package s1ap
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"vitrine/internal/tcpfd"
+	"vitrine/reference/epc/enb"
 	"vitrine/reference/epc/s1"
+	wire "vitrine/wire/s1ap"
+	"vitrine/wire/s1ap/frame"
 )
 
 // TestSentOctetsAreNotKept queues messages for an MME that reads slowly. Messages that the MME has
@@ -50,5 +54,51 @@ func TestSentOctetsAreNotKept(t *testing.T) {
 	}
 	if read < rounds || cap(a.out) > 4*backlog {
 		t.Errorf("read %d messages, the buffer has %d octets", read, cap(a.out))
+	}
+}
+
+// flood sends Resets of more octets than one read takes, and returns their number.
+func (d *desk) flood() (resets int) {
+	d.t.Helper()
+	var cell enb.Cell
+	one := frame.Append(nil, frame.UE, cell.AppendReset(nil, wire.CauseIntervention, wire.Connection{ENB: 77, HasENB: true}))
+	resets = 3 * frame.MaxMessage / 2 / len(one)
+	all := bytes.Repeat(one, resets)
+	if n, errno := tcpfd.Send(d.mme, all); n != len(all) {
+		d.t.Fatalf("sent %d of %d octets, error %v", n, len(all), errno)
+	}
+	return resets
+}
+
+// TestMessagesLeaveTimeForOtherWork sends more messages than the turn has octets left. The next turn must read
+// the rest, without another event.
+func TestMessagesLeaveTimeForOtherWork(t *testing.T) {
+	d := newDesk(t, "0")
+	sent := d.flood()
+	d.octets = 1
+	d.read(d.at)
+	first := d.skip()
+	d.handleReady()
+	second := d.skip()
+	if first == 0 || second == 0 || first+second != sent {
+		t.Errorf("answered %d and then %d of %d messages, want all in two turns", first, second, sent)
+	}
+}
+
+// TestAnswersForAnMMEThatDoesNotReadAreBounded floods an eNodeB whose answers already wait.
+func TestAnswersForAnMMEThatDoesNotReadAreBounded(t *testing.T) {
+	d := newDesk(t, "0")
+	sent := d.flood()
+	before := 2 * maxQueued
+	d.at.out = make([]byte, before)
+	d.octets = maxOctets
+	d.read(d.at)
+	answer := frame.HeaderSize + len(d.at.cell.AppendResetAcknowledge(nil, wire.Connection{ENB: 77, HasENB: true}))
+	if answered := (len(d.at.out) - before) / answer; answered == 0 || answered == sent {
+		t.Errorf("answered %d of %d messages, want those of one read", answered, sent)
+	}
+	d.handleReady()
+	if d.at.state != down {
+		t.Errorf("the state is %d, want the association closed", d.at.state)
 	}
 }

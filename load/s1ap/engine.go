@@ -29,6 +29,9 @@ const (
 	nap = 20 * time.Millisecond
 	// batch is the largest number of events that one epoll call returns.
 	batch = 128
+	// maxOctets is how many octets one turn of run reads. Beyond that, each event gets one read. So an MME that
+	// sends without end does not hold up calls and timeouts.
+	maxOctets = 4 << 20
 )
 
 // An engine runs one trial. Only one goroutine uses it, except for stopped.
@@ -46,6 +49,8 @@ type engine struct {
 	associations []*association
 	targets      int
 	events       [batch]unix.EpollEvent
+	octets       int    // left to read in this turn
+	unread       bool   // read has left octets of an association for the next turn
 	refused      string // why the trial cannot be played
 
 	users    []user
@@ -302,9 +307,14 @@ func (e *engine) alarms() {
 	}
 }
 
-// handleReady handles all pending epoll events.
+// handleReady reads what the last turn has left, and handles pending epoll events: enough rounds for one
+// event of each association. The kernel keeps the rest for the next turn.
 func (e *engine) handleReady() {
-	for {
+	e.octets = maxOctets
+	if e.unread {
+		e.readRest()
+	}
+	for range len(e.associations)/batch + 1 {
 		n := tcpfd.Events(e.poll, e.events[:])
 		e.now = e.clock()
 		for i := range n {

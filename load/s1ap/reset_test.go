@@ -115,11 +115,11 @@ func (d *desk) received() (*wire.Message, bool) {
 	}
 }
 
-// skip reads and drops all messages that the eNodeB has sent so far.
-func (d *desk) skip() {
-	for {
+// skip reads and drops all messages that the eNodeB has sent so far, and returns their number.
+func (d *desk) skip() (n int) {
+	for ; ; n++ {
 		if _, more := d.received(); !more {
-			return
+			return n
 		}
 	}
 }

@@ -22,6 +22,9 @@ import (
 const (
 	// burst is the number of calls that begin before the engine reads answers again.
 	burst = 4 * batch
+	// maxBatches is how many batches one turn of run receives from a socket: about as many datagrams as fill
+	// its buffer. So a function that sends without end does not hold up calls and timeouts.
+	maxBatches = 256
 	// nap limits a wait, because the Go runtime needs time for its own work.
 	nap = 20 * time.Millisecond
 )

@@ -9,10 +9,10 @@ import (
 	"vitrine/wire/sip"
 )
 
-// receive handles all datagrams waiting on the socket. It reads the clock for each batch, because
-// the work on a batch delays the next one.
+// receive handles the datagrams waiting on the socket, up to maxBatches. It reads the clock for each
+// batch, because the work on a batch delays the next one.
 func (e *engine) receive(s *socket) {
-	for {
+	for range maxBatches {
 		n := s.receive()
 		if n > 0 {
 			e.now = e.clock()

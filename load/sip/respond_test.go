@@ -65,6 +65,34 @@ func TestFailuresAreAcknowledgedAgain(t *testing.T) {
 	}
 }
 
+// TestEndlessDatagramsLeaveTimeForOtherWork sends a batch of datagrams for each batch that the engine
+// receives.
+func TestEndlessDatagramsLeaveTimeForOtherWork(t *testing.T) {
+	b := newBench(t, load.Trial{Rate: 1, Duration: 1})
+	send := func() {
+		for range batch {
+			b.peer.push(append(b.peer.next(), 'x'), b.targets[0].local, owner{})
+		}
+		b.peer.flush(func(_ owner, err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	received := 0 // batches
+	b.clock = func() time.Duration {
+		if received++; received <= maxBatches { // else a receive without a bound would not end
+			send()
+		}
+		return 0
+	}
+	send()
+	b.receive(b.targets[0])
+	if received != maxBatches {
+		t.Errorf("received %d batches in one turn, want %d", received, maxBatches)
+	}
+}
+
 // TestACKOvertakesTheAnswer plays a back-to-back user agent. It acknowledges the callee's 200 itself,
 // before it sends the 200 to the caller.
 func TestACKOvertakesTheAnswer(t *testing.T) {

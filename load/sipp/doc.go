@@ -38,7 +38,7 @@
 // after the last reading are not known.
 //
 // After a sound trial the driver removes the message log and the injection files, which
-// grow with the number of calls.
+// grow with the number of calls. Of the error log, the first MiB remains.
 //
 // With Params.Retransmit, SIPp retransmits the messages with retrans="500" in the
 // scenario. SIPp gives a call up after 31.5 s of retransmissions, and logs that

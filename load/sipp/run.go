@@ -65,14 +65,15 @@ func Run(ctx context.Context, t load.Trial, stdout, stderr io.Writer) (err error
 		}
 		return fmt.Errorf("generator sipp: %w", err)
 	}
-	report, late, err := report(t, dues, jobs)
+	report, err := report(t, dues, jobs)
 	if err == nil && report.Error == "" {
 		err = tidy(jobs)
 	}
 	if err != nil {
 		return fmt.Errorf("generator sipp: %w", err)
 	}
-	fmt.Fprintf(stderr, "sipp: calls begun at most %v late; %d processes, files in %s\n", late.Round(time.Microsecond), len(jobs), scratch)
+	late := time.Duration(report.Late * float64(time.Second)).Round(time.Microsecond)
+	fmt.Fprintf(stderr, "sipp: calls begun at most %v late; %d processes, files in %s\n", late, len(jobs), scratch)
 	return report.Print(stdout)
 }
 
@@ -83,13 +84,35 @@ func limit(t load.Trial, p Params, later time.Duration) time.Duration {
 	return calls + 12*time.Duration(p.Timeout) + time.Duration(p.CallTime) + 10*time.Second
 }
 
-// tidy removes the files that grow with the number of calls. Nobody reads them after a sound trial, and
-// those of a whole run may fill a disk.
+// tidy removes the files that grow with the number of calls, and shortens the error log, which grows with
+// the number of failures. The files of a whole run may fill a disk.
 func tidy(jobs []job) error {
 	for i := range jobs {
 		if err := jobs[i].remove(shortLog, usersFile, pausesFile); err != nil {
 			return err
 		}
+		if err := jobs[i].shortenErrors(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxErrors is the size of an error log after a sound trial, in bytes: more than a thousand failures.
+const maxErrors = 1 << 20
+
+// shortenErrors keeps only the start of a long error log, because the first failures show the cause.
+func (j *job) shortenErrors() error {
+	file := filepath.Join(j.folder, errorLog)
+	info, err := os.Stat(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.Size() > maxErrors {
+		err = os.Truncate(file, maxErrors)
+	}
+	if err != nil {
+		return fmt.Errorf("shorten SIPp's error log: %w", err)
 	}
 	return nil
 }
@@ -173,15 +196,14 @@ func (j *job) outputTail() string {
 	return "no output"
 }
 
-// report merges the jobs' calls in the order of the trial's schedule. late is the longest delay of
-// a call after its due time.
-func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late time.Duration, err error) {
+// report merges the jobs' calls in the order of the trial's schedule.
+func report(t load.Trial, dues []time.Duration, jobs []job) (load.Report, error) {
 	all := make([]call, len(dues))
 	var lost int64
 	for i := range jobs {
 		calls, err := jobs[i].readLogs()
 		if err != nil {
-			return load.Report{}, 0, err
+			return load.Report{}, err
 		}
 		for n, c := range calls {
 			all[n*len(jobs)+jobs[i].turn] = c
@@ -196,7 +218,7 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late
 		if c.sent == 0 {
 			continue
 		}
-		late = max(late, c.sent-start-due)
+		record.Begun(due, c.sent-start)
 		if record.TooLate(c.sent - start) {
 			continue
 		}
@@ -221,7 +243,7 @@ func report(t load.Trial, dues []time.Duration, jobs []job) (_ load.Report, late
 		// Lost messages would count as timeouts of the function.
 		report.Error = fmt.Sprintf("%d messages were lost in SIPp's own receive buffers: give the generator more CPU, or raise net.core.rmem_max", lost)
 	}
-	return report, late, err
+	return report, err
 }
 
 // windowStarts returns when the window of each of the SIPps begins, by turn, since 1970. It is the

@@ -60,6 +60,30 @@ func TestTargetsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestTidyShortensErrorLogs checks that the start of a long error log remains. Some trials have no failures,
+// and thus no log.
+func TestTidyShortensErrorLogs(t *testing.T) {
+	for size, want := range map[int64]int64{-1: -1, 0: 0, 7: 7, maxErrors: maxErrors, maxErrors + 7: maxErrors} {
+		jobs := []job{{folder: t.TempDir()}}
+		log := filepath.Join(jobs[0].folder, errorLog)
+		if size >= 0 {
+			if err := os.WriteFile(log, make([]byte, size), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tidy(jobs); err != nil {
+			t.Fatal(err)
+		}
+		got := int64(-1)
+		if info, err := os.Stat(log); err == nil {
+			got = info.Size()
+		}
+		if got != want {
+			t.Errorf("an error log of %d bytes: %d remain, want %d", size, got, want)
+		}
+	}
+}
+
 // TestLongCallsHaveTime checks that SIPp's own limit covers calls that a scenario makes long.
 func TestLongCallsHaveTime(t *testing.T) {
 	_, p, err := Decode(map[string]string{"timeout": "2s", "call_time": "4m"})
@@ -296,12 +320,12 @@ func TestReportNamesLateCallsAndLostMessages(t *testing.T) {
 	}
 	writeLogs(t, jobs[0].folder, 3, messages...)
 	trial, dues := load.Trial{Rate: 10, Duration: 1}, []time.Duration{0, 100 * ms, 200 * ms}
-	r, late, err := report(trial, dues, jobs)
-	if err != nil || late != 300*ms || r.Succeeded != 3 || r.Error != "" {
-		t.Errorf("got %v late, error %v, report %+v", late, err, r)
+	r, err := report(trial, dues, jobs)
+	if err != nil || r.Late != 0.3 || r.Succeeded != 3 || r.Error != "" {
+		t.Errorf("got error %v, report %+v", err, r)
 	}
 	jobs[0].lost.Store(2)
-	if r, _, err = report(trial, dues, jobs); err != nil || !strings.HasPrefix(r.Error, "2 messages were lost") {
+	if r, err = report(trial, dues, jobs); err != nil || !strings.HasPrefix(r.Error, "2 messages were lost") {
 		t.Errorf("lost messages: got error %v, report %+v", err, r)
 	}
 }
