@@ -29,7 +29,8 @@ type Captured struct {
 
 // ReadCaptures finds the transactions in captures, in one pass. On error it also returns
 // what it has found so far. With a key, the result has pseudonyms in place of identities.
-// divide.MaxMemory bounds transactions and state together: a quarter of it is for state.
+// divide.MaxMemory bounds transactions, state and courses together: a quarter of it is for state, and
+// an eighth for courses.
 func ReadCaptures(ctx context.Context, captures []string, read message.Options, divide correlate.Options, key *pseudonym.Key) (*Captured, error) {
 	return collect(read, divide, key, func(read message.Options, handle func(*message.Message) error) (*message.Summary, error) {
 		return message.Read(ctx, captures, read, handle)
@@ -51,9 +52,10 @@ func collect(read message.Options, divide correlate.Options, key *pseudonym.Key,
 	}
 	var courses *course.Collector
 	kept := state.New(divide.MaxMemory / 4)
-	divide.MaxMemory -= divide.MaxMemory / 4
+	share := divide.MaxMemory / 8 // of the courses
+	divide.MaxMemory -= divide.MaxMemory/4 + share
 	correlator := correlate.New(divide, func(e *correlate.Event) { courses.Add(e) })
-	courses = course.New(correlator)
+	courses = course.New(correlator, share)
 	summary, err := source(read, func(m *message.Message) error {
 		if key != nil {
 			m.Name = key.Name(m.Protocol, m.Name)

@@ -302,6 +302,10 @@ func (c *comparer) messages(out *Type, a, b *course.Measured) {
 	}
 	for _, m := range order {
 		x, y := counts[0][m], counts[1][m]
+		if x == 0 && a.Beyond > 0 || y == 0 && b.Beyond > 0 { // perhaps it was not kept
+			out.TooFew++
+			continue
+		}
 		rate, ok := c.interval(func() Interval { return c.sure.rates(x, a.Transactions, y, b.Transactions) })
 		what := ""
 		switch {

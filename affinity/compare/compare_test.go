@@ -35,7 +35,7 @@ func (f traffic) analyse(t *testing.T) Side {
 	random := rand.New(rand.NewPCG(f.seed, 7))
 	var courses *course.Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { courses.Add(e) })
-	courses = course.New(correlator)
+	courses = course.New(correlator, 0)
 	at, id, load := int64(0), uint64(0), 0.0
 	for n := range f.transactions {
 		load = 0.95*load + 0.05*random.NormFloat64()*3
@@ -147,6 +147,11 @@ func TestANewFunctionMakesThePathLonger(t *testing.T) {
 	}
 	if x.Aggregate == nil || !slices.Contains(x.Aggregate.B, "Auditor") || slices.Contains(x.Aggregate.A, "Auditor") {
 		t.Errorf("aggregate: got %+v", x.Aggregate)
+	}
+	before, after := a.analyse(t), b.analyse(t)
+	before.Types[0].Measured.Beyond = 100 // messages that may be the new ones
+	if x := compare(t, before, after).Types[0]; len(x.Messages) != 0 {
+		t.Errorf("messages that A may have had: got %+v", x.Messages)
 	}
 	back := compare(t, b.analyse(t), a.analyse(t)).Types[0]
 	if len(back.Messages) != 2 || back.Messages[0].What != Vanished || back.Path == nil || len(back.Path.Gone) != 2 {

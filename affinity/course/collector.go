@@ -12,7 +12,7 @@ import (
 	"vitrine/affinity/flow"
 )
 
-// Bounds on the data that is kept. What exceeds them is counted, except details.
+// Bounds on the data that is kept. What exceeds them is counted, except processing steps and failures.
 const (
 	maxTypes   = 64
 	maxCourses = 64  // of a type
@@ -21,7 +21,9 @@ const (
 	maxOthers  = 256
 	maxHeld    = 256 // first transactions, held until the outside functions and the habits of functions are known
 	maxHabits  = 1 << 12
-	rarely     = 100 // a course is listed if at least one in so many transactions takes it
+	rarely     = 100     // a course is listed if at least one in so many transactions takes it
+	detailSize = 2 << 10 // bytes of a hop or processing step, on average
+	leastBytes = 8 << 20 // bytes, so that there is room for frequent courses
 )
 
 // Names returns the names of functions and messages of a correlate.Step.
@@ -41,6 +43,10 @@ type Collector struct {
 	others map[other]*Other
 	stores map[int32]bool
 
+	memory int // bytes that all courses may take
+	bytes  int // bytes that all courses take
+	room   int // hops and processing steps that may still be added
+
 	Beyond int // transactions of types beyond maxTypes
 	Strays int // exchanges that belong to no transaction, beyond maxOthers
 
@@ -52,9 +58,13 @@ type other struct {
 	because        correlate.Reason
 }
 
-// New returns a Collector.
-func New(names Names) *Collector {
-	return &Collector{names: names, labels: newLabels(names), types: map[string]*kind{}, others: map[other]*Other{}, stores: map[int32]bool{}}
+// New returns a Collector that uses about memory bytes for courses, hops and processing steps, and at
+// least 8 MiB if there are many. Zero means 32 MiB.
+func New(names Names, memory int) *Collector {
+	memory = max(cmp.Or(memory, 32<<20), leastBytes)
+	details := memory / 4
+	return &Collector{names: names, labels: newLabels(names), types: map[string]*kind{}, others: map[other]*Other{}, stores: map[int32]bool{},
+		memory: memory - details, room: details / detailSize}
 }
 
 // Add adds a transaction that is over.
@@ -99,12 +109,26 @@ func (c *Collector) sum(e *correlate.Event) {
 			c.Beyond++
 			return
 		}
-		k = newKind(e.Type())
+		k = newKind(e.Type(), &c.room)
 		c.types[k.name] = k
 		c.order = append(c.order, k)
 	}
 	c.view.set(e, &c.labels, c.names)
+	before := k.bytes
 	k.add(&c.view, e)
+	c.bytes += k.bytes - before
+	c.bound()
+}
+
+// bound drops courses until all of them fit into the memory. Each is one of the type whose courses take
+// most, so that a type of a few frequent courses keeps them.
+func (c *Collector) bound() {
+	for c.bytes > c.memory {
+		k := slices.MaxFunc(c.order, func(a, b *kind) int { return cmp.Compare(a.bytes, b.bytes) })
+		before := k.bytes
+		k.drop()
+		c.bytes += k.bytes - before
+	}
 }
 
 // stray counts an exchange that belongs to no transaction.

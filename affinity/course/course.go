@@ -1,6 +1,8 @@
 package course
 
 import (
+	"unsafe"
+
 	"vitrine/affinity/correlate"
 	"vitrine/affinity/flow"
 )
@@ -8,9 +10,10 @@ import (
 // A course aggregates the transactions that took the same course.
 type course struct {
 	count    int
-	rank     int    // count, and the rank of the course that it replaced
+	rank     int    // count, and the floor of its type when it was new
 	first    uint64 // ID of the first transaction
 	last     int    // number of the last transaction, of those of its type
+	bytes    int    // its memory
 	duration sketch
 	steps    []coursed
 	listed   []int32 // the steps in the order of a call flow
@@ -31,36 +34,38 @@ type coursed struct {
 func (k *kind) course(v *view, e *correlate.Event) {
 	c := k.courses[v.key]
 	if c == nil {
-		rank := 0
 		if len(k.courses) == maxCourses {
-			rank = k.drop()
+			k.drop()
 		}
 		c = newCourse(v, e)
-		c.rank = rank
+		c.rank = k.floor
 		k.courses[v.key] = c
+		k.bytes += c.bytes
 	}
 	c.count++
 	c.rank++
 	c.last = k.count
-	c.duration.add(v.steps[v.end()].At() - e.Begin)
+	grown := c.duration.add(v.steps[v.end()].At() - e.Begin)
 	for i, at := range v.order {
 		s := &v.steps[at]
 		c.steps[i].bytes += float64(s.Bytes)
-		c.steps[i].after.add(s.Time - e.Begin)
+		grown += c.steps[i].after.add(s.Time - e.Begin)
 	}
 	before := e.Begin
 	for i, at := range c.critical {
 		s := &v.steps[v.order[at]]
-		c.gaps[i].add(s.Time - before)
-		c.ways[i].add(s.At() - s.Time)
+		grown += c.gaps[i].add(s.Time - before)
+		grown += c.ways[i].add(s.At() - s.Time)
 		before = s.At()
 	}
+	c.bytes += grown
+	k.bytes += grown
 }
 
-// drop forgets the course of the lowest rank, to make room for another, and returns the rank. Of equal
-// ones it forgets the one unseen for longest. It looks at all maxCourses courses, which costs less than
-// the new course that follows.
-func (k *kind) drop() (rank int) {
+// drop forgets the course of the lowest rank, to make room. Of equal ones it forgets the one unseen for
+// longest. Its rank is the floor for new courses: each may be one that was dropped and comes back. drop
+// looks at all maxCourses courses, which costs less than a new course.
+func (k *kind) drop() {
 	var key uint64
 	var least *course
 	for hash, c := range k.courses {
@@ -71,7 +76,8 @@ func (k *kind) drop() (rank int) {
 	delete(k.courses, key)
 	k.dropped.Courses++
 	k.dropped.Transactions += least.count
-	return least.rank
+	k.bytes -= least.bytes
+	k.floor = least.rank
 }
 
 func newCourse(v *view, e *correlate.Event) *course {
@@ -89,6 +95,8 @@ func newCourse(v *view, e *correlate.Event) *course {
 		}
 	}
 	c.gaps, c.ways = make([]sketch, len(c.critical)), make([]sketch, len(c.critical))
+	c.bytes = int(unsafe.Sizeof(*c)) + len(c.steps)*int(unsafe.Sizeof(coursed{})) + 2*len(c.critical)*int(unsafe.Sizeof(sketch{})) +
+		4*(cap(c.listed)+cap(c.critical))
 	return c
 }
 

@@ -28,7 +28,7 @@ const again = " again"
 func feed(transactions ...[]said) Result {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
-	c = New(correlator)
+	c = New(correlator, 0)
 	say(correlator, transactions...)
 	return c.Result(func(name string) bool { return name == "Database" })
 }
@@ -383,7 +383,7 @@ func TestRetransmissionsThatArePassedOnAreNotAbsorbed(t *testing.T) {
 func TestARequestIsAnsweredByItsFinalAnswer(t *testing.T) {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
-	c = New(correlator)
+	c = New(correlator, 0)
 	for n := range 10 {
 		begin, invite := int64(n)*int64(10*time.Second), uint64(3*n+1)
 		for i, m := range []message.Message{
@@ -408,7 +408,7 @@ func TestARequestIsAnsweredByItsFinalAnswer(t *testing.T) {
 func TestWhatWasGivenUpMayBeAnsweredYet(t *testing.T) {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{MaxMemory: 1}, func(e *correlate.Event) { c.Add(e) })
-	c = New(correlator)
+	c = New(correlator, 0)
 	say(correlator, []said{{"UE", "Server", "MESSAGE", 0}, {"Server", "UE", "200 MESSAGE", 1}})
 	m := c.Result(func(string) bool { return false }).Measured["MESSAGE"]
 	if m == nil || m.GivenUp != 1 || m.Unanswered != 0 {

@@ -28,6 +28,10 @@ type kind struct {
 	does       map[int32]*doing
 	courses    map[uint64]*course
 	dropped    Rare
+	bytes      int  // of its courses
+	floor      int  // the rank of the course that was dropped last
+	beyond     int  // messages of hops that are not kept
+	room       *int // hops and processing steps that all types may still add
 }
 
 // An edge is a kind of message between two labels.
@@ -44,9 +48,9 @@ type process struct{ function, in, out int32 }
 // A doing counts what a function does.
 type doing struct{ receives, sends, passes, asks, decides, absorbs int }
 
-func newKind(name string) *kind {
+func newKind(name string, room *int) *kind {
 	return &kind{name: name, begins: map[edge]int{}, ends: map[edge]int{}, failures: map[edge]int{}, hops: map[edge]*hop{},
-		processing: map[process]*timed{}, does: map[int32]*doing{}, courses: map[uint64]*course{}}
+		processing: map[process]*timed{}, does: map[int32]*doing{}, courses: map[uint64]*course{}, room: room}
 }
 
 // add adds a transaction.
@@ -120,6 +124,8 @@ func (k *kind) step(v *view, i int) {
 		if s.Arrived > 0 {
 			h.way.add(s.Arrived - s.Time)
 		}
+	} else {
+		k.beyond++
 	}
 }
 
@@ -127,9 +133,10 @@ func (k *kind) process(cause, s *viewed) {
 	key := process{s.from, cause.Name, s.Name}
 	p := k.processing[key]
 	if p == nil {
-		if len(k.processing) == maxDetails {
+		if len(k.processing) == maxDetails || *k.room == 0 {
 			return
 		}
+		*k.room--
 		p = &timed{}
 		k.processing[key] = p
 	}
@@ -138,7 +145,8 @@ func (k *kind) process(cause, s *viewed) {
 
 func (k *kind) hop(e edge) *hop {
 	h := k.hops[e]
-	if h == nil && len(k.hops) < maxDetails {
+	if h == nil && len(k.hops) < maxDetails && *k.room > 0 {
+		*k.room--
 		h = &hop{}
 		k.hops[e] = h
 	}
@@ -160,7 +168,7 @@ func (k *kind) result(l *labels, n Names, database func(string) bool) ([]*flow.T
 		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.first, b.first))
 	})
 	m := &Measured{Type: k.name, Transactions: k.count, Messages: float64(k.messages) / float64(max(1, k.count)), Duration: k.duration.times(),
-		Repeats: k.repeats, Unanswered: k.unanswered, GivenUp: k.givenUp, Rare: k.dropped,
+		Repeats: k.repeats, Unanswered: k.unanswered, GivenUp: k.givenUp, Rare: k.dropped, Beyond: k.beyond,
 		Failures: []Failure{}, Path: []Segment{}, Functions: []Function{}, Hops: []Hop{}, Processing: []Process{}}
 	var flows []*flow.Transaction
 	for i, c := range list {

@@ -19,6 +19,7 @@ type Measured struct {
 	Hops         []Hop       `json:"hops" jsonschema:"required"`            // How long messages and answers take.
 	Processing   []Process   `json:"processing" jsonschema:"required"`      // How long functions take.
 	Rare         Rare        `json:"rare" jsonschema:"required"`            // The courses that are not listed.
+	Beyond       int         `json:"beyond,omitempty"`                      // Messages of hops that are not kept, because there are too many.
 }
 
 // A Message is a message between two functions.

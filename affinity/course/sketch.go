@@ -19,7 +19,9 @@ type sketch struct {
 // growth is the ratio of the bounds of a bucket.
 const growth = 1.01
 
-func (s *sketch) add(ns int64) {
+// add adds a time, and returns by how many bytes the sketch grew.
+func (s *sketch) add(ns int64) (grown int) {
+	before := cap(s.buckets)
 	ns = max(0, ns)
 	if s.count == 0 || ns < s.min {
 		s.min = ns
@@ -28,6 +30,7 @@ func (s *sketch) add(ns int64) {
 	s.count++
 	s.sum += float64(ns)
 	s.buckets[s.place(int(math.Log(float64(ns+1))/math.Log(growth)))]++
+	return 8 * (cap(s.buckets) - before)
 }
 
 // place returns the index of a bucket, and makes room for it.

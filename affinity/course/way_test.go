@@ -14,7 +14,7 @@ import (
 func TestALossIsTimeOnTheWay(t *testing.T) {
 	var c *Collector
 	correlator := correlate.New(correlate.Options{}, func(e *correlate.Event) { c.Add(e) })
-	c = New(correlator)
+	c = New(correlator, 0)
 	for i, m := range []message.Message{
 		{From: "UE", To: "Proxy", Name: "MESSAGE"},
 		{From: "Proxy", To: "Server", Name: "MESSAGE", Time: int64(time.Millisecond)},

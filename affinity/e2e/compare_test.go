@@ -57,7 +57,7 @@ func (s *site) byChance(file string, often int) (halves [][2]compare.Side) {
 		}
 	})
 	for i := range all {
-		all[i] = [2]*course.Collector{course.New(correlator), course.New(correlator)}
+		all[i] = [2]*course.Collector{course.New(correlator, 0), course.New(correlator, 0)}
 	}
 	_, err := message.Read(s.t.Context(), []string{file}, message.Options{Name: s.byPlace()}, func(m *message.Message) error {
 		correlator.Add(m)

@@ -2,6 +2,7 @@ package message
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -269,12 +270,59 @@ func TestLongTextsAreNotKept(t *testing.T) {
 	s := h.take()
 	s.text = make([]byte, 1<<20)
 	h.recycle(s)
-	if n := cap(h.take().text); n > maxIdentifiers*maxText {
+	if n := cap(h.take().text); n > slotSize {
 		t.Errorf("a slot keeps %d bytes for text", n)
+	}
+	s = h.take()
+	for range 2 { // a new identifier, and a known one
+		s.add(CallID, 0, bytes.Repeat([]byte("x"), 1<<16))
+		if n := cap(s.text); n > 2*slotSize || len(s.m.Identifiers) != 1 || len(s.m.Identifiers[0].Text) != maxText {
+			t.Errorf("a message that waits has %d bytes for text, %d identifiers", n, len(s.m.Identifiers))
+		}
 	}
 	var w words
 	w.init()
-	if name := w.intern(bytes.Repeat([]byte("/a"), maxWord)); name != "(other)" || len(w.texts) != 0 {
+	if name := w.intern(HTTP, bytes.Repeat([]byte("/a"), maxWord)); name != "(other)" || len(w.texts[HTTP]) != 0 || w.others != 1 {
 		t.Errorf("interned a name of %d bytes", len(name))
+	}
+}
+
+// TestManyNamesLeaveRoomForOthers: a sender of many codes or paths must not fill the memory, nor take the
+// places of the names of other protocols.
+func TestManyNamesLeaveRoomForOthers(t *testing.T) {
+	const beyond = 10
+	r := newReading(Options{}, nil)
+	created := 0
+	for n := range uint64(maxWords + beyond) {
+		r.words.number(Diameter, n, func() string {
+			created++
+			return fmt.Sprint("Command-", n)
+		})
+		r.words.intern(HTTP, fmt.Append(nil, "GET /", n))
+	}
+	got := []string{r.words.intern(SIP, []byte("INVITE")), r.words.number(S1AP, 1, func() string { return "Paging" }), r.words.number(Diameter, 0, nil)}
+	if want := []string{"INVITE", "Paging", "Command-0"}; !slices.Equal(got, want) {
+		t.Errorf("got names %q, want %q", got, want)
+	}
+	if s := r.summarise(nil); created != maxWords || s.GivenUp.Names != 2*beyond {
+		t.Errorf("made %d names of codes, %d names and causes are (other); want %d and %d", created, s.GivenUp.Names, maxWords, 2*beyond)
+	}
+}
+
+// TestEmptyBuffersLeaveRoomForOthers: many connections stay open behind a message that came in two
+// segments. Their buffers are empty, and must not count against later messages.
+func TestEmptyBuffersLeaveRoomForOthers(t *testing.T) {
+	messages := 0
+	r := newReading(Options{MaxMemory: 1 << 20}, func(*Message) error { messages++; return nil })
+	const connections = 1000
+	for n := range connections {
+		x := &half{conn: &conn{protocol: SIP}, src: client, dst: server}
+		text := sipRequest("OPTIONS", "alice", n)
+		r.feed(x, text[:200])
+		r.feed(x, text[200:])
+	}
+	r.drain()
+	if messages != connections || r.tcp.given != 0 {
+		t.Errorf("got %d of %d messages, gave up %d pieces", messages, connections, r.tcp.given)
 	}
 }

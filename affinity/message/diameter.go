@@ -70,7 +70,7 @@ func (r *reading) diameter(o *origin, m *diameter.Message) {
 		return m.Name()
 	})
 	if s.m.Kind == Answer && result.Code != 0 && (!result.Succeeded() || result.Code < 2000) {
-		s.m.Failed, s.m.Cause = !result.Succeeded(), r.code(int(result.Code))
+		s.m.Failed, s.m.Cause = !result.Succeeded(), r.code(Diameter, int(result.Code))
 	}
 	r.commit(s)
 }

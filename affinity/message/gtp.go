@@ -153,7 +153,7 @@ func (s *slot) tbcd(kind IdentifierKind, value []byte) {
 // gtpCause sets the failure and cause of an answer.
 func (r *reading) gtpCause(s *slot, value []byte) {
 	if c, ok := gtpc.ParseCause(value); ok && s.m.Kind == Answer && !c.Accepted() {
-		s.m.Failed, s.m.Cause = true, r.code(int(c))
+		s.m.Failed, s.m.Cause = true, r.code(GTPv2, int(c))
 	}
 }
 

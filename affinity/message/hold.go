@@ -54,7 +54,7 @@ func (h *hold) recycle(s *slot) {
 	if cap(s.body) > slotSize { // the limit of slots assumes this size
 		s.body = nil
 	}
-	if cap(s.text) > maxIdentifiers*maxText { // a long value that was cut
+	if cap(s.text) > slotSize {
 		s.text = nil
 	}
 	s.m.Identifiers, s.m.Access = identifiers, access

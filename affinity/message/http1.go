@@ -80,7 +80,7 @@ func status(r *reading, s *slot, status int) {
 	s.part, s.m.Kind, s.status = only, Answer, status
 	s.m.Failed = status >= 400 && status != 401 && status != 407 // a challenge is not a failure: it asks for another round
 	if status >= 400 {
-		s.m.Cause = r.code(status)
+		s.m.Cause = r.code(s.m.Protocol, status)
 	}
 }
 

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 
@@ -51,6 +52,10 @@ func (s *slot) identify(kind IdentifierKind, scope uint64, from int) *Identifier
 		return nil
 	}
 	hash := join(xxhash.Sum64(value), scope+uint64(kind))
+	s.text = s.text[:min(len(s.text), from+maxText)]
+	if cap(s.text) > slotSize+2*len(s.text) { // a message may wait for long, and counts with slotSize
+		s.text = bytes.Clone(s.text)
+	}
 	for i := range s.m.Identifiers {
 		if known := &s.m.Identifiers[i]; known.Hash == hash {
 			s.text = s.text[:from]
@@ -61,8 +66,7 @@ func (s *slot) identify(kind IdentifierKind, scope uint64, from int) *Identifier
 		s.text = s.text[:from]
 		return nil
 	}
-	end := min(len(s.text), from+maxText)
-	s.text = s.text[:end]
+	end := len(s.text)
 	s.m.Identifiers = append(s.m.Identifiers, Identifier{Kind: kind, Hash: hash, Text: s.text[from:end:end], Lasting: lasting[kind]})
 	return &s.m.Identifiers[len(s.m.Identifiers)-1]
 }

@@ -53,7 +53,7 @@ func (r *reading) frameMongo(x *half, data []byte) (int, error) {
 		s.part, s.key, s.m.Kind, s.status = only, join(c.link, uint64(h.To)), Answer, plain
 		if ok, found := bsonNumber(document, "ok"); found && ok == 0 {
 			code, _ := bsonNumber(document, "code")
-			s.m.Failed, s.m.Cause = true, r.code(code)
+			s.m.Failed, s.m.Cause = true, r.code(Mongo, code)
 		}
 	} else {
 		s.part, s.key = opens, join(c.link, uint64(h.ID))
@@ -229,7 +229,7 @@ func (r *reading) mongoCommand(s *slot, document, item []byte) {
 	if collection != nil {
 		w.scratch = append(append(w.scratch, ' '), collection...)
 	}
-	s.m.Name = w.intern(w.scratch)
+	s.m.Name = w.intern(Mongo, w.scratch)
 	write, reads := false, false
 	switch string(e.name) {
 	case "insert", "update", "delete":

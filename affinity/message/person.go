@@ -111,11 +111,31 @@ func isPerson(value []byte) bool {
 		case letter, i > 0 && (c == '.' || c == '-'):
 		case i >= shortest && (c == ':' || c == ';' || c == '?' || c == '%'): // port, parameters
 			return true
+		case i == 0 && (c == '[' || c == '%'):
+			return beginsWithIPv6(value[at+size:])
 		default:
 			return false
 		}
 	}
 	return true
+}
+
+// beginsWithIPv6 reports whether a domain begins with an IPv6 address in brackets. They may be percent-encoded.
+func beginsWithIPv6(domain []byte) bool {
+	const longest = 3 * len("[0000:0000:0000:0000:0000:0000:255.255.255.255]") // percent-encoded
+	var space [longest]byte
+	address, _, closed := bytes.Cut(appendDecoded(space[:0], domain[:min(len(domain), longest)]), []byte("]"))
+	address, opened := bytes.CutPrefix(address, []byte("["))
+	colons := 0
+	for _, c := range address { // netip.ParseAddr would allocate
+		switch {
+		case c == ':':
+			colons++
+		case c != '.' && !isHex(c):
+			return false
+		}
+	}
+	return opened && closed && colons >= 2
 }
 
 // appendDecoded appends text without percent-encoding.
@@ -162,11 +182,11 @@ func appendPerson(b, uri []byte) []byte {
 			uri, number = uri[i+1:], true
 		}
 	}
-	domain := false
+	domain, bracket := false, false // bracket: in an IPv6 address, whose colons begin no port
 	for i := 0; i < len(uri); i++ {
 		c := uri[i]
 		switch {
-		case c == ';' || c == '?' || domain && c == ':':
+		case c == ';' || c == '?' || domain && c == ':' && !bracket:
 			return b
 		case c == '%' && i+2 < len(uri) && isHex(uri[i+1]) && isHex(uri[i+2]):
 			c = unhex(uri[i+1])<<4 | unhex(uri[i+2])
@@ -180,6 +200,7 @@ func appendPerson(b, uri []byte) []byte {
 				b = b[:start+colon]
 			}
 		}
+		bracket = domain && (c == '[' || bracket && c != ']')
 		if domain && c >= 'A' && c <= 'Z' {
 			c |= 0x20
 		}

@@ -69,7 +69,7 @@ func (r *reading) pfcpElements(s *slot, e pfcp.Elements, depth int) error {
 			}
 		case e.Type == pfcp.Cause && depth == 0:
 			if c, ok := pfcp.ParseCause(e.Value); ok && s.m.Kind == Answer && !c.Accepted() {
-				s.m.Failed, s.m.Cause = true, r.code(int(c))
+				s.m.Failed, s.m.Cause = true, r.code(PFCP, int(c))
 			}
 		case e.Type == pfcpFTEID:
 			s.pfcpTunnel(e.Value)

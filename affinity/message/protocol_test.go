@@ -1,8 +1,10 @@
 package message
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -155,6 +157,37 @@ func TestOneUserIsTheSameInAllProtocols(t *testing.T) {
 	}
 	if redis["key reg:sip:alice@ims.test"] == 0 {
 		t.Errorf("Redis reports %v", redis)
+	}
+}
+
+// TestAUserAtAnIPv6Address checks that the colons of an address begin no port, in any protocol. Otherwise users
+// at different hosts would be one user.
+func TestAUserAtAnIPv6Address(t *testing.T) {
+	request := bytes.Replace(sipRequest("NOTIFY", "bob", 1), []byte("sip:ims.test"), []byte("sip:alice@[2001:DB8::10]:5060;x=y"), 1)
+	const body = `{"key":"reg/sip:alice@[2001:db8::10]:5060","impu":"sip:alice@[2001:db8::10]"}`
+	post := fmt.Sprintf(">POST /kv HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	web := "192.0.2.4:9999"
+	var want uint64
+	for _, c := range []struct{ name, file string }{
+		{"SIP", built(t, func(f *capturetest.File) { f.Add(start, (&capturetest.Frames{}).UDP(ue, proxy, request)) })},
+		{"Redis", connection(t, client.String(), "192.0.2.4:6379", ">*2\r\n$3\r\nGET\r\n$29\r\nsip:alice@[2001:db8::10]:5060\r\n")},
+		{"a path", connection(t, client.String(), web, ">PUT /kv/reg%2Fsip%3Aalice%40%5B2001%3Adb8%3A%3A10%5D HTTP/1.1\r\nContent-Length: 0\r\n\r\n")},
+		{"a query", connection(t, client.String(), web, ">GET /x?impu=sip:alice@[2001:db8::10] HTTP/1.1\r\nHost: h\r\n\r\n")},
+		{"JSON", connection(t, client.String(), web, post)},
+	} {
+		const id = "IMPU alice@[2001:db8::10]"
+		got := hashes(t, c.file)
+		if want == 0 {
+			want = got[id]
+		}
+		users := slices.DeleteFunc(slices.Collect(maps.Keys(got)), func(user string) bool { return !strings.HasPrefix(user, "IMPU alice") })
+		if want == 0 || got[id] != want || len(users) != 1 {
+			t.Errorf("%s: got %v, want only %s of alice, with the hash %x", c.name, got, id, want)
+		}
+	}
+	key := []byte("sip:alice@%5B2001%3Adb8%3A%3A10%5D")
+	if n := testing.AllocsPerRun(100, func() { isPerson(key) }); n > 0 || !isPerson(key) || isPerson([]byte("alice@[10]")) {
+		t.Errorf("recognised %s: %t, with %g allocations; alice@[10]: %t", key, isPerson(key), n, isPerson([]byte("alice@[10]")))
 	}
 }
 

@@ -231,7 +231,7 @@ func (r *reading) deliver(s *slot) {
 	m.SetBack, r.setBack = r.setBack, false
 	request := r.exchanges.settle(s)
 	if s.status != 0 {
-		m.Name = r.answerName(s.status, request)
+		m.Name = r.answerName(m.Protocol, s.status, request)
 	}
 	r.counts.add(m)
 	if rest := &r.functions.rest; s.from == rest || s.to == rest {
@@ -269,6 +269,6 @@ func (r *reading) summarise(c *capture.Counts) *Summary {
 		s.Captures = *c
 	}
 	s.GivenUp = GivenUp{Requests: r.exchanges.given, Copies: r.finder.GivenUp(), Hurried: r.hold.hurried, Streams: r.tcp.given,
-		Edges: r.edges.dropped, Functions: r.functions.given}
+		Edges: r.edges.dropped, Functions: r.functions.given, Names: r.words.others}
 	return s
 }

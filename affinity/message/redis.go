@@ -233,7 +233,7 @@ func (r *reading) redisReply(x *half, v *resp.Value) {
 		x.values.push = v.Type == resp.Push
 		if v.IsError() {
 			s.m.Failed = true
-			s.m.Cause = r.words.intern(v.Code())
+			s.m.Cause = r.words.intern(Redis, v.Code())
 		}
 	}
 	s.m.Bytes += int(max(v.Size, int64(len(v.Text)), 0)) + len("+\r\n")

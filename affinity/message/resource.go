@@ -47,7 +47,7 @@ func (r *reading) resource(s *slot, method, target []byte) string {
 			s.userKey(name, value)
 		}
 	}
-	return w.intern(w.scratch)
+	return w.intern(s.m.Protocol, w.scratch)
 }
 
 // parameter splits off the first parameter of a query. The value is nil if there is no "=".
@@ -106,9 +106,7 @@ func (s *slot) scan(text []byte) {
 			continue
 		}
 		from := i
-		for i < len(text) && !isDelimiter(text[i]) {
-			i++
-		}
+		i += valueLength(text[i:])
 		value := bytes.TrimRight(text[from:i], ":")
 		switch {
 		case len(value) == 0:
@@ -120,6 +118,24 @@ func (s *slot) scan(text []byte) {
 		}
 		name, end = value, from+len(value)
 	}
+}
+
+// valueLength returns the length of the value that text begins with. The brackets of an IPv6 address after an @
+// belong to the value.
+func valueLength(text []byte) int {
+	bracket := false
+	for i, c := range text {
+		switch {
+		case !isDelimiter(c):
+		case c == '[' && i > 0 && text[i-1] == '@':
+			bracket = true
+		case c == ']' && bracket:
+			bracket = false
+		default:
+			return i
+		}
+	}
+	return len(text)
 }
 
 // isDelimiter reports whether a byte separates values in JSON, XML and forms.

@@ -52,7 +52,7 @@ func (r *reading) sip(o *origin, m *sip.Message, size int) {
 	branch, _ := sip.Param(m.Via, "branch")
 	call := xxhash.Sum64(m.CallID)
 	s.part, s.key = closes, sipKey(o, m, branch, call)
-	method := r.words.intern(m.SequenceMethod)
+	method := r.words.intern(SIP, m.SequenceMethod)
 	if m.IsRequest() {
 		s.part, s.m.Name = opens, method
 		if method == "ACK" {
@@ -61,12 +61,12 @@ func (r *reading) sip(o *origin, m *sip.Message, size int) {
 		}
 	} else {
 		s.m.Kind = Answer
-		s.m.Name = r.answerName(m.Status, method)
+		s.m.Name = r.answerName(SIP, m.Status, method)
 		if m.Status > 100 && m.Status < 200 {
 			s.part = rings
 		}
 		if m.Status >= 300 {
-			s.m.Cause = r.code(m.Status)
+			s.m.Cause = r.code(SIP, m.Status)
 		}
 		switch m.Status {
 		case 401, 407, 494: // a challenge is not a failure: it asks for another round (RFC 3261 section 22, RFC 3329)
@@ -94,7 +94,7 @@ func sipKey(o *origin, m *sip.Message, branch []byte, call uint64) uint64 {
 const plain = -1
 
 // answerName returns the name of an answer, such as "200 REGISTER" or "GET reply".
-func (r *reading) answerName(status int, request string) string {
+func (r *reading) answerName(p Protocol, status int, request string) string {
 	w := &r.words
 	w.scratch = w.scratch[:0]
 	if status != plain {
@@ -106,14 +106,14 @@ func (r *reading) answerName(status int, request string) string {
 	if status == plain {
 		w.scratch = append(w.scratch, " reply"...)
 	}
-	return w.intern(bytes.TrimLeft(w.scratch, " "))
+	return w.intern(p, bytes.TrimLeft(w.scratch, " "))
 }
 
 // code returns the text of a status or cause.
-func (r *reading) code(n int) string {
+func (r *reading) code(p Protocol, n int) string {
 	w := &r.words
 	w.scratch = strconv.AppendInt(w.scratch[:0], int64(n), 10)
-	return w.intern(w.scratch)
+	return w.intern(p, w.scratch)
 }
 
 var (

@@ -12,7 +12,8 @@ import (
 
 // Options configure Read. The zero value has the defaults.
 type Options struct {
-	// MaxMemory bounds the bytes of all tables together. Zero means 512 MiB.
+	// MaxMemory bounds the bytes of all tables together, except those of names: of functions and of
+	// messages. Zero means 512 MiB.
 	MaxMemory int
 	// Name returns the name of a function, given its IP address or its address:port. It
 	// returns "" to keep that text as the name. Nil keeps it for all functions.
@@ -90,7 +91,7 @@ type Edge struct {
 	RoundTrips uint64 `json:"round_trips"` // times that data came back after data was sent
 }
 
-// GivenUp counts what was dropped to stay within Options.MaxMemory.
+// GivenUp counts what was dropped to stay within Options.MaxMemory and the bounds on names.
 type GivenUp struct {
 	Requests  uint64 `json:"requests"`  // forgotten before an answer
 	Copies    uint64 `json:"copies"`    // packets whose copies could not be found any more
@@ -98,6 +99,7 @@ type GivenUp struct {
 	Streams   uint64 `json:"streams"`   // pieces of TCP connections that were not read
 	Edges     uint64 `json:"edges"`     // packets of unknown protocols that count for no edge
 	Functions uint64 `json:"functions"` // messages from or to functions that count as one, others
+	Names     uint64 `json:"names"`     // names and causes of messages that count as one, (other)
 }
 
 // counts is the running state of a Summary's counts.

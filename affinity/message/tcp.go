@@ -430,10 +430,11 @@ func (r *reading) store(x *half, rest []byte) {
 	r.keep(x, rest)
 }
 
-// drop empties a buffer, and releases a large one.
+// drop empties a buffer. It releases a large one, and any if half of the limit is in use: otherwise
+// the empty buffers of silent connections take all room.
 func (r *reading) drop(x *half) {
 	const largest = 16 << 10
-	if cap(x.buffer) > largest {
+	if cap(x.buffer) > largest || r.tcp.held > r.tcp.limit/2 {
 		r.tcp.held -= cap(x.buffer)
 		x.buffer = nil
 	}

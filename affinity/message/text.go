@@ -112,7 +112,8 @@ func (s *Summary) Gaps() []Gap {
 		Gap{"for memory: messages delivered before their copies", s.GivenUp.Hurried}, Gap{"for memory: pieces of connections", s.GivenUp.Streams},
 		Gap{"for memory: connections that were given up; of HTTP/2 nothing more is read", s.Streams.Evicted},
 		Gap{"for memory: packets of unknown protocols without an edge", s.GivenUp.Edges},
-		Gap{"for memory: messages from or to functions that count as one, others", s.GivenUp.Functions})
+		Gap{"for memory: messages from or to functions that count as one, others", s.GivenUp.Functions},
+		Gap{"for memory: names and causes of messages that count as one, (other)", s.GivenUp.Names})
 	for _, link := range slices.Sorted(maps.Keys(c.Unknown)) {
 		all = append(all, Gap{"frames of link type " + link.String(), c.Unknown[link]})
 	}

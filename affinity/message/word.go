@@ -8,31 +8,44 @@ import (
 
 // The bounds on the names of messages.
 const (
-	maxWords = 1 << 14 // names
+	maxWords = 1 << 14 // texts of a protocol, and codes of a protocol
 	maxWord  = 256     // bytes of a name
 )
 
-// words interns the names of messages and their causes.
+// words interns the names of messages and their causes. Each protocol has tables of its own, so that
+// the paths of a web server do not take the places of the names of SIP.
 type words struct {
-	texts   map[string]string // by the text in the message
-	numbers map[uint64]string // by protocol and codes
+	texts   [protocols]map[string]string // by the text in the message
+	numbers [protocols]map[uint64]string // by codes
+	others  uint64                       // names and causes beyond the bounds
 	scratch []byte
 }
 
-func (w *words) init() { w.texts, w.numbers = map[string]string{}, map[uint64]string{} }
+func (w *words) init() {
+	for p := range protocols {
+		w.texts[p], w.numbers[p] = map[string]string{}, map[uint64]string{}
+	}
+}
+
+// other returns the name of all messages beyond the bounds.
+func (w *words) other() string {
+	w.others++
+	return "(other)"
+}
 
 // intern returns the string of a text, without the control characters that a sender may have put
 // there for the reader's terminal. Beyond the bounds it returns (other).
-func (w *words) intern(text []byte) string {
-	if word, ok := w.texts[string(text)]; ok {
+func (w *words) intern(p Protocol, text []byte) string {
+	texts := w.texts[p]
+	if word, ok := texts[string(text)]; ok {
 		return word
 	}
-	if len(w.texts) >= maxWords || len(text) > maxWord {
-		return "(other)"
+	if len(texts) >= maxWords || len(text) > maxWord {
+		return w.other()
 	}
 	raw := string(text)
 	word := strings.Map(printable, raw)
-	w.texts[raw] = word
+	texts[raw] = word
 	return word
 }
 
@@ -44,16 +57,18 @@ func printable(r rune) rune {
 	return r
 }
 
-// number returns the word of a code. It calls create for a code that is not known yet.
+// number returns the word of a code. It calls create for a code that is not known yet. Beyond the
+// bounds it returns (other).
 func (w *words) number(p Protocol, code uint64, create func() string) string {
-	key := uint64(p)<<56 | code
-	if word, ok := w.numbers[key]; ok {
+	numbers := w.numbers[p]
+	if word, ok := numbers[code]; ok {
 		return word
 	}
-	word := create()
-	if len(w.numbers) < maxWords {
-		w.numbers[key] = word
+	if len(numbers) >= maxWords {
+		return w.other()
 	}
+	word := create()
+	numbers[code] = word
 	return word
 }
 

@@ -65,30 +65,27 @@ func (f *liveFlags) options() capture.LiveOptions {
 	return o
 }
 
-// until returns two contexts. stop ends the capture, at a signal or after the duration. rest does
-// not end then, so that the packets captured until then can be read.
-func (f *liveFlags) until(ctx context.Context) (rest, stop context.Context, cancel func()) {
-	stop, cancel = ctx, func() {}
-	if f.duration > 0 {
-		stop, cancel = context.WithTimeout(ctx, f.duration)
-	}
-	return context.WithoutCancel(ctx), stop, cancel
-}
-
-// heard returns a function that prints that the capture has started.
-func (a *app) heard(f liveFlags) func() {
-	return func() {
+// capturing returns two contexts of a capture and a function to call when it has started. stop ends the
+// capture, at a signal or after the duration. rest does not end then, so that the packets captured until
+// then can be read. heard prints that the capture has started, and then the duration begins: opening
+// interfaces takes time.
+func (a *app) capturing(ctx context.Context, f liveFlags) (rest, stop context.Context, heard, cancel func()) {
+	stop, cancel = context.WithCancel(ctx)
+	return context.WithoutCancel(ctx), stop, func() {
 		until := "until Ctrl-C"
 		if f.duration > 0 {
 			until = fmt.Sprintf("for %v, or until Ctrl-C", f.duration)
 		}
 		fmt.Fprintf(a.stderr, "capturing at %s %s\n", strings.Join(f.interfaces, ", "), until)
-	}
+		if f.duration > 0 {
+			time.AfterFunc(f.duration, cancel)
+		}
+	}, cancel
 }
 
 // readLive finds the transactions in a live capture.
 func (a *app) readLive(ctx context.Context, f liveFlags, read message.Options, divide correlate.Options, key *pseudonym.Key) (*affinity.Captured, error) {
-	rest, stop, cancel := f.until(ctx)
+	rest, stop, heard, cancel := a.capturing(ctx, f)
 	defer cancel()
-	return affinity.ReadLive(rest, stop, f.options(), a.heard(f), read, divide, key)
+	return affinity.ReadLive(rest, stop, f.options(), heard, read, divide, key)
 }

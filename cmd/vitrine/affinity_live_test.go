@@ -41,9 +41,11 @@ func TestAffinityOfInterfaceEqualsThatOfItsCapture(t *testing.T) {
 	})
 }
 
+// TestMessagesOfAnInterfaceEndWithTheDuration also checks that the duration begins with the capture: the command needs
+// longer than that to open the interfaces.
 func TestMessagesOfAnInterfaceEndWithTheDuration(t *testing.T) {
 	onLoopback(t, func() error {
-		live, err := listen(true, "affinity", "-i", "any", "--messages", "--duration", "300ms")
+		live, err := listen(true, "affinity", "-i", "any", "--messages", "--duration", "1ms")
 		if err != nil {
 			return err
 		}

@@ -73,9 +73,9 @@ func (a *app) readMessages(ctx context.Context, captures []string, f affinityFla
 	if !f.live.live() {
 		return message.Read(ctx, captures, o, handle)
 	}
-	rest, stop, cancel := f.live.until(ctx)
+	rest, stop, heard, cancel := a.capturing(ctx, f.live)
 	defer cancel()
-	return message.ReadLive(rest, stop, f.live.options(), o, a.heard(f.live), handle)
+	return message.ReadLive(rest, stop, f.live.options(), o, heard, handle)
 }
 
 // reading returns the options for reading captures, which may take half of the memory: the analysis
