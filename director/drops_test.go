@@ -7,11 +7,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"vitrine/director/datagram"
 	"vitrine/director/meter"
 	"vitrine/internal/hosttest"
 )
@@ -118,8 +122,17 @@ workers: 1
 	}
 }
 
+// A refusing server has datagrams that the kernel refused.
+type refusing struct{ server }
+
+func (refusing) Datagrams() (datagram.Counters, error) {
+	to := netip.MustParseAddrPort("192.0.2.1:2123")
+	return datagram.Counters{Unsent: 4, Refused: datagram.Refusal{To: to, Err: unix.EPERM}}, nil
+}
+
 // TestRefusalsAreLoggedOnce checks that the log has the messages that a gate refused, once, and not those
-// of the process before a restart. It must also have what was forgotten for lack of room.
+// of the process before a restart. It must also have what was forgotten for lack of room, and what the kernel did
+// not send, with a destination and the reason.
 func TestRefusalsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	logged := func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
@@ -134,11 +147,13 @@ func TestRefusalsAreLoggedOnce(t *testing.T) {
 	w.Fail(1, meter.Overloaded)
 	w.Fail(1, meter.Overloaded)
 	w.Fail(1, meter.Malformed)
+	d.protocols[1].server = refusing{d.protocols[1].server}
 	d.protocols[1].forgotten = func() map[string]uint64 { return map[string]uint64{"requests": 3} }
 	d.logLosses()
 	d.logLosses()
 	wants(`msg="messages not served: overloaded" type=gateway messages=2`)
 	wants(`msg="forgotten for lack of room: requests" protocol=gtpc count=3`)
+	wants(`msg="messages dropped: unsent" protocol=gtpc messages=4 last_to=192.0.2.1:2123 error="operation not permitted"`)
 	wants("messages not served")
 	var carried bytes.Buffer
 	if err := d.meter.Carry(&carried); err != nil {

@@ -77,14 +77,14 @@ func (d *Director) collectGTPC(s *gtpc.Server, e emitter) {
 	if err != nil {
 		d.log.Warn("metrics of GTP-C", "error", err)
 	}
-	e.count("received_total", "Messages received.", t.Received, "protocol", GTPC, "kind", "any")
+	e.count("received_total", receivedHelp, t.Received, "protocol", GTPC, "kind", "any")
 	for what, n := range map[string]uint64{
 		"forwarded": t.Forwarded, "echo": t.Echoes, "version_refused": t.VersionsRefused, "malformed": t.Malformed, "stray": t.Stray,
 		"retransmitted": t.Retransmitted, "rejected": t.Rejected, "unruled": t.Unruled, "unreachable": t.Unreachable,
 		"unknown_teid": t.UnknownTEID, "keyless": t.Keyless, "piggybacked": t.Piggybacked, "over_quota": t.OverQuota,
 		"stranger": t.Strangers, "aliased": t.Aliased,
 	} {
-		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", GTPC, "how", what)
+		e.count("handled_total", handledHelp, n, "protocol", GTPC, "how", what)
 	}
 	e.count("exchanges_forgotten_total", "GTP-C requests forgotten for lack of room; their answers are lost.", t.ExchangesForgotten)
 	e.count("sessions_forgotten_total", "Learned TEIDs forgotten for lack of room, although no session of theirs had ended.", t.SessionsForgotten)

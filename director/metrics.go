@@ -97,7 +97,7 @@ func (c *collector) instances(e emitter) {
 		if c.d.watch.away(in.Name) {
 			up = 0
 		}
-		e.gauge("instance_up", "1 while the instance answers health checks.", up, l...)
+		e.gauge("instance_up", "0 while health checks find the instance away, else 1.", up, l...)
 		if t := table.ByName(in.Name); t != nil {
 			e.gauge("instance_weight", "The weight in force.", t.Weight, l...)
 			for _, state := range vitrine.States() {
@@ -140,6 +140,9 @@ func (c *collector) types(e emitter) {
 		}
 		if t.Name == "" {
 			continue
+		}
+		for outcome, n := range t.Failed {
+			e.count("transactions_failed_total", "Transactions that ended as failed, busy or unanswered, also at instances that have been removed since.", n, "type", t.Name, "outcome", outcome)
 		}
 		panics := 0.0
 		if slices.Contains(c.d.panics(), t.Name) {
@@ -187,7 +190,7 @@ func (c *collector) service(e emitter) {
 	e.count("restarts_failed_total", "Hand-overs that failed, after which this process continued.", failed)
 	d.reloads.mu.Lock()
 	e.count("reloads_total", "Configurations put in force since the start.", d.reloads.done)
-	e.count("reloads_failed_total", "Configurations that were refused.", d.reloads.failed)
+	e.count("reloads_failed_total", "Reloads that failed, because of the configuration or of a file of tokens, certificates or keys.", d.reloads.failed)
 	d.reloads.mu.Unlock()
 	s := d.steered()
 	for what, n := range map[string]uint64{"kept": s.Kept, "moved": s.Moved, "gone": s.Gone, "unknown": s.Unknown, "forgotten": s.Forgotten, "none": s.None} {
@@ -206,6 +209,12 @@ func (d *Director) tableDigest() float64 {
 	return float64(n >> 16)
 }
 
+// The same metric of several protocols must have the same help.
+const (
+	receivedHelp = "Messages received. SIP counts messages that do not parse as malformed, unless they are requests that can be answered."
+	handledHelp  = "Messages by what the director did with them. GTP-C and S1AP count some messages under several; S1AP's answered and forwarded count messages sent."
+)
+
 // collectDatagrams sends the counters of a protocol's datagrams and of all its drops.
 func (d *Director) collectDatagrams(e emitter, protocol string, c datagram.Counters) {
 	e.count("datagrams_received_total", "Datagrams read.", c.Received, "protocol", protocol)
@@ -219,7 +228,7 @@ func (d *Director) collectDrops(e emitter, protocol string, c datagram.Counters)
 	drops[meter.SocketFull.String()] += c.Dropped
 	drops[meter.Unsent.String()] += c.Unsent
 	for reason, n := range drops {
-		e.count("drops_total", "Messages that the director neither served nor answered, by reason.", n, "protocol", protocol, "reason", reason)
+		e.count("drops_total", "Messages that the director neither served nor answered, by reason. A burst that the kernel loses in one piece counts once as socket_full.", n, "protocol", protocol, "reason", reason)
 	}
 }
 
@@ -252,7 +261,7 @@ func (d *Director) logLosses() {
 			d.log.Warn("messages dropped: "+meter.SocketFull.String(), "protocol", p.name, "messages", n)
 		}
 		if n := c.Unsent - p.lost.Unsent; n > 0 {
-			d.log.Warn("messages dropped: "+meter.Unsent.String(), "protocol", p.name, "messages", n)
+			d.log.Warn("messages dropped: "+meter.Unsent.String(), "protocol", p.name, "messages", n, "last_to", c.Refused.To, "error", c.Refused.Err)
 		}
 		p.lost = c
 	}

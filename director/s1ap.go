@@ -134,13 +134,13 @@ func (d *Director) s1apPolicy(c *Config, rules []Rule) (*s1ap.Policy, error) {
 // collectS1AP sends the counters of S1AP.
 func (d *Director) collectS1AP(s *s1ap.Server, e emitter) {
 	t := s.Counters()
-	e.count("received_total", "Messages received.", t.Received, "protocol", S1AP, "kind", "any")
+	e.count("received_total", receivedHelp, t.Received, "protocol", S1AP, "kind", "any")
 	for what, n := range map[string]uint64{
 		"forwarded": t.Forwarded, "answered": t.Answered, "absorbed": t.Absorbed, "malformed": t.Malformed, "unexpected": t.Unexpected,
 		"refused": t.Refused, "no_room": t.Full, "unknown_connection": t.Unknown, "over_quota": t.OverQuota, "unruled": t.Unruled, "stray": t.Strayed,
 		"reset": t.Resets, "misnumbered": t.Misnumbered,
 	} {
-		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", S1AP, "how", what)
+		e.count("handled_total", handledHelp, n, "protocol", S1AP, "how", what)
 	}
 	e.gauge("enodebs", "eNodeBs that are set up.", float64(t.ENodeBs))
 	e.gauge("connected_ues", "Connections of UEs.", float64(t.UEs))

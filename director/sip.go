@@ -93,17 +93,17 @@ func (d *Director) collectSIP(s *sip.Server, e emitter) {
 	if err != nil {
 		d.log.Warn("metrics of SIP", "error", err)
 	}
-	for what, n := range map[string]uint64{"request": t.Requests, "response": t.Responses, "keepalive": t.KeepAlives} {
-		e.count("received_total", "Messages received.", n, "protocol", SIP, "kind", what)
+	for what, n := range map[string]uint64{"request": t.Requests, "response": t.Responses, "keepalive": t.KeepAlives, "malformed": t.Malformed} {
+		e.count("received_total", receivedHelp, n, "protocol", SIP, "kind", what)
 	}
 	for what, n := range map[string]uint64{"inward": t.Inward, "outward": t.Outward, "returned": t.Returned, "answered": t.Answered, "absorbed": t.Absorbed, "dropped": t.Dropped} {
-		e.count("handled_total", "Messages by what the director did with them.", n, "protocol", SIP, "how", what)
+		e.count("handled_total", handledHelp, n, "protocol", SIP, "how", what)
 	}
 	e.count("unsigned_routes_total", "The director's own Route entries that were ignored because they have no valid MAC.", t.Unsigned, "protocol", SIP)
 	d.collectDatagrams(e, SIP, t.Datagrams)
 	e.gauge("connections", "TCP connections.", float64(t.Streams.Open), "protocol", SIP)
-	for cause, n := range map[string]uint64{"total": t.Streams.Refused - t.Streams.Crowded, "source": t.Streams.Crowded} {
-		e.count("connections_refused_total", "TCP connections refused because of a limit: of all connections, or of those with one source.", n, "protocol", SIP, "cause", cause)
+	for cause, n := range map[string]uint64{"total": t.Streams.Refused - t.Streams.Crowded, "source": t.Streams.Crowded, "repeated": t.Streams.Repeated} {
+		e.count("connections_refused_total", "TCP connections refused: by the limit of all connections, by that of one source, or because the last connection from the same address and port has not ended.", n, "protocol", SIP, "cause", cause)
 	}
 }
 

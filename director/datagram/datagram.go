@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// batch is the maximum number of datagrams per system call.
+	// batch is the maximum number of datagrams per system call. A read can get more if the
+	// kernel delivers several in one piece (socket.adjust).
 	batch = 64
 	// Largest is the maximum payload of a datagram in bytes (RFC 768 over IPv4 and IPv6).
 	Largest = 65535 - 8
@@ -49,4 +50,11 @@ type Counters struct {
 	Dropped  uint64 // datagrams that the kernel discarded because a socket's buffer was full
 	Reads    uint64 // recvmmsg calls that returned datagrams
 	Writes   uint64 // sendmmsg calls
+	Refused  Refusal
+}
+
+// A Refusal is the last datagram of a Group that the kernel refused.
+type Refusal struct {
+	To  netip.AddrPort
+	Err error // a unix.Errno; nil: the kernel has refused none
 }

@@ -36,6 +36,7 @@ type Group struct {
 	workers   []*worker
 	wake      int // an eventfd; readable means stop
 	stopped   atomic.Bool
+	refused   refusal
 
 	mu      sync.Mutex // guards closing, and senders
 	closed  bool
@@ -69,7 +70,7 @@ func Listen(config Config) (_ *Group, err error) {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	for _, w := range g.workers {
-		w.prepare(len(g.addresses), g.wake)
+		w.prepare(len(g.addresses), g.wake, &g.refused)
 	}
 	return g, nil
 }
@@ -95,7 +96,7 @@ func (g *Group) adopt(files []*os.File) error {
 		}
 		g.addresses[listener] = local
 		w := g.workers[given[listener]%len(g.workers)]
-		w.sockets = append(w.sockets, socket{fd: fd, listener: listener, local: local})
+		w.sockets = append(w.sockets, socket{fd: fd, listener: listener, local: local, most: batch})
 		given[listener]++
 	}
 	return nil
@@ -123,7 +124,7 @@ func (g *Group) open() error {
 			if err != nil {
 				return err
 			}
-			w.sockets = append(w.sockets, socket{fd: fd, listener: listener})
+			w.sockets = append(w.sockets, socket{fd: fd, listener: listener, most: batch})
 			s := &w.sockets[len(w.sockets)-1]
 			if s.local, err = mmsg.Local(fd); err != nil {
 				return fmt.Errorf("read the address of UDP socket %v: %w", g.addresses[listener], err)
@@ -144,9 +145,9 @@ func (w *worker) has(listener int) bool {
 }
 
 // prepare makes a worker's buffers, after the worker has its sockets.
-func (w *worker) prepare(listeners, wake int) {
+func (w *worker) prepare(listeners, wake int, last *refusal) {
 	w.inbox = newInbox()
-	w.out = newSender(listeners, &w.count)
+	w.out = newSender(listeners, &w.count, last)
 	for _, s := range w.sockets {
 		if w.out.queues[s.listener] == nil {
 			w.out.queues[s.listener] = &queue{fd: s.fd}
@@ -191,7 +192,7 @@ func (g *Group) NewSender() *Sender {
 	g.mu.Lock()
 	g.senders = append(g.senders, count)
 	g.mu.Unlock()
-	s := newSender(len(g.addresses), count)
+	s := newSender(len(g.addresses), count, &g.refused)
 	for i, q := range g.workers[0].out.queues {
 		s.queues[i] = &queue{fd: q.fd}
 	}
@@ -204,7 +205,8 @@ func (g *Group) Files() (files []*os.File, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
-		for _, s := range w.sockets {
+		for i := range w.sockets {
+			s := &w.sockets[i] // not a copy, because a running worker sets most
 			fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
 			if err != nil {
 				for _, f := range files {
@@ -239,6 +241,7 @@ func (g *Group) Counters() (Counters, error) {
 	for _, c := range g.senders {
 		total.add(c)
 	}
+	total.Refused = g.refused.get() // after Unsent, so that a counted datagram has a reason
 	return total, nil
 }
 

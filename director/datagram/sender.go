@@ -2,6 +2,7 @@ package datagram
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,9 @@ import (
 const (
 	// vectors is the maximum number of parts of all messages in one queue.
 	vectors = 8 * batch
+	// apart is the distance of the rooms: one cache line more than RoomSize, so that the rooms
+	// of a batch do not all fall into the same cache sets.
+	apart = RoomSize + 64
 	// patience is how long to wait for a full socket buffer, in milliseconds.
 	patience = 10
 )
@@ -22,6 +26,7 @@ type Sender struct {
 	length int      // of all queues together
 	room   [batch][]byte
 	count  *counts
+	last   *refusal
 }
 
 // A queue holds the messages for one socket.
@@ -35,11 +40,11 @@ type queue struct {
 }
 
 // newSender returns a Sender without queues.
-func newSender(listeners int, count *counts) *Sender {
-	s := &Sender{queues: make([]*queue, listeners), count: count}
-	room := make([]byte, batch*RoomSize)
+func newSender(listeners int, count *counts, last *refusal) *Sender {
+	s := &Sender{queues: make([]*queue, listeners), count: count, last: last}
+	room := make([]byte, batch*apart)
 	for i := range s.room {
-		s.room[i] = room[i*RoomSize : i*RoomSize : (i+1)*RoomSize]
+		s.room[i] = room[i*apart : i*apart : i*apart+RoomSize]
 	}
 	return s
 }
@@ -55,7 +60,7 @@ func (s *Sender) Room() []byte { return s.room[s.length] }
 func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 	q := s.queues[listener]
 	if q.used+len(parts) > vectors {
-		q.flush(s.count) // the room of messages in other queues stays in use
+		q.flush(s.count, s.last) // the room of messages in other queues stays in use
 	}
 	first := q.used
 	for _, part := range parts {
@@ -78,14 +83,14 @@ func (s *Sender) Send(listener int, to netip.AddrPort, parts ...[]byte) {
 func (s *Sender) Flush() {
 	for _, q := range s.queues {
 		if q.length > 0 {
-			q.flush(s.count)
+			q.flush(s.count, s.last)
 		}
 	}
 	s.length = 0
 }
 
-// flush sends the queue. It counts and skips messages that the kernel refuses.
-func (q *queue) flush(count *counts) {
+// flush sends the queue. It counts, notes and skips messages that the kernel refuses.
+func (q *queue) flush(count *counts, last *refusal) {
 	waited := false
 	sent, refused, calls := 0, 0, 0
 	for i := 0; i < q.length; {
@@ -100,6 +105,7 @@ func (q *queue) flush(count *counts) {
 			waited = true // at most once per message, so that a dead link does not block for long
 			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(q.fd), Events: unix.POLLOUT}}, patience)
 		default:
+			last.set(q.names[i].AddrPort(), errno)
 			i++
 			refused++
 		}
@@ -110,6 +116,24 @@ func (q *queue) flush(count *counts) {
 	if refused > 0 {
 		count.unsent.Add(uint64(refused))
 	}
+}
+
+// A refusal is the last one of a Group, whose workers and Senders share it.
+type refusal struct {
+	mu   sync.Mutex
+	last Refusal
+}
+
+func (r *refusal) set(to netip.AddrPort, errno unix.Errno) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = Refusal{to, errno}
+}
+
+func (r *refusal) get() Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
 }
 
 // counts are the counters of one worker or one Sender. The padding keeps them out of the

@@ -180,6 +180,7 @@ func (s site) director(host int, o options) *steward {
 func (d *steward) begin(name, dir string) {
 	d.t.Helper()
 	d.process = spawnSelf(d.t, "director", name, dir, d.file)
+	d.t.Cleanup(d.stop) // a killed director would leave its unix socket on the host
 	eventually(d.t, name+" serves", func() bool {
 		if !d.running() {
 			d.t.Fatalf("%s ended: %v", name, d.err)

@@ -18,7 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"vitrine/internal/hosttest"
+	"vitrine/internal/pidfd"
 )
 
 // patience is the timeout of every wait in these tests.
@@ -66,7 +69,9 @@ func spawn(t testing.TB, name, dir string, environ []string, program string, arg
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if output := p.output(); t.Failed() && program != "sipp" { // sipp draws screens
+		output := p.output()
+		hosttest.NoRace(t, name, output)
+		if t.Failed() && program != "sipp" { // sipp draws screens
 			t.Logf("%s:\n%s", name, output[max(0, len(output)-4000):])
 		}
 	})
@@ -97,16 +102,25 @@ func (p *process) kill() {
 	})
 }
 
-// stop asks the group to end and waits for the first process.
+// stop asks the group to end and waits for all its processes. After a hand-over the first one has ended before, and
+// its successor serves.
 func (p *process) stop() {
 	p.once.Do(func() {
 		p.signal(syscall.SIGTERM)
-		select {
-		case <-p.ended:
-		case <-time.After(patience):
-			p.t.Errorf("%s did not stop", p.name)
+		group, err := pidfd.Where(func(c procfs.Proc) bool {
+			s, err := c.Stat()
+			return err == nil && s.PGRP == p.cmd.Process.Pid
+		})
+		if err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			err = group.Wait(ctx)
+			cancel()
+			group.Close()
 		}
-		p.signal(syscall.SIGKILL) // remaining children
+		if err != nil {
+			p.t.Errorf("%s did not stop: %v", p.name, err)
+		}
+		p.signal(syscall.SIGKILL) // if that took too long
 		<-p.ended
 	})
 }

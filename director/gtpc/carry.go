@@ -150,9 +150,11 @@ func (x *exchanges) takeOver(from io.Reader, listeners, types []int) (n int, err
 	return n, nil
 }
 
+// carry writes the number of entries and then the entries. The first has the secret as its address, and
+// the TEID 0, because versions without a secret take that for an unused entry.
 func (l *learned) carry(now time.Duration, to io.Writer) error {
 	seconds := uint32(now / time.Second)
-	count := uint32(0)
+	count := uint32(1)
 	each := func(do func(*learnedEntry)) {
 		for i := range l.buckets {
 			for k := range l.buckets[i] {
@@ -163,7 +165,8 @@ func (l *learned) carry(now time.Duration, to io.Writer) error {
 		}
 	}
 	each(func(*learnedEntry) { count++ })
-	out := binary.BigEndian.AppendUint32(nil, count)
+	first := learnedEntry{owner: owner{address: place{ip: l.secret}}}
+	out := first.append(binary.BigEndian.AppendUint32(nil, count))
 	var err error
 	each(func(e *learnedEntry) {
 		out = e.append(out)
@@ -178,8 +181,8 @@ func (l *learned) carry(now time.Duration, to io.Writer) error {
 	return err
 }
 
-// takeOver reads what carry wrote. Entries of a gone type stay without their instance if keeps is
-// set, and are dropped otherwise.
+// takeOver reads what carry wrote, while l is empty. Entries of a gone type stay without their instance
+// if keeps is set, and are dropped otherwise.
 func (l *learned) takeOver(from io.Reader, numbers []int, keeps bool) (n int, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
@@ -191,6 +194,10 @@ func (l *learned) takeOver(from io.Reader, numbers []int, keeps bool) (n int, er
 			return n, err
 		}
 		e := readLearned(in)
+		if e.teid == 0 { // the first entry
+			l.secret = e.address.ip
+			continue
+		}
 		if !e.renumber(numbers) {
 			if !keeps {
 				continue

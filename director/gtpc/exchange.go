@@ -1,12 +1,11 @@
 package gtpc
 
 import (
-	"encoding/binary"
+	"hash/maphash"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
-	"vitrine/director/table"
 	"vitrine/wire/gtpc"
 )
 
@@ -50,7 +49,8 @@ const numbers = 1 << 22
 type exchanges struct {
 	ring     []exchange // by number, modulo its length
 	index    []indexBucket
-	lifetime uint32 // in units of moment
+	seed     maphash.Seed // of index: nobody can choose requests for one bucket without it
+	lifetime uint32       // in units of moment
 	next     atomic.Uint32
 	ringLock [stripes]lock
 	idxLock  [stripes]lock
@@ -78,7 +78,7 @@ func newExchanges(limit int, lifetime time.Duration, first uint32) *exchanges {
 	for n < limit && n < numbers/2 {
 		n *= 2
 	}
-	x := &exchanges{ring: make([]exchange, n), index: make([]indexBucket, n/indexWays*2), lifetime: uint32(lifetime / moment)}
+	x := &exchanges{ring: make([]exchange, n), index: make([]indexBucket, n/indexWays*2), seed: maphash.MakeSeed(), lifetime: uint32(lifetime / moment)}
 	x.next.Store(first)
 	return x
 }
@@ -92,16 +92,21 @@ func (x *exchanges) isLive(began uint32, now time.Duration) bool {
 	return momentOf(now)-began+behind <= x.lifetime+behind
 }
 
-// hashSender hashes what identifies an exchange on the sender's side.
-func hashSender(from *place, listener uint8, sequence uint32) uint64 {
-	a, b := binary.NativeEndian.Uint64(from.ip[:8]), binary.NativeEndian.Uint64(from.ip[8:])
-	return table.Mix(table.Mix(a^(uint64(from.port)<<48|uint64(listener)<<24|uint64(sequence))) ^ b)
+// hash hashes what identifies an exchange on the sender's side. The order of the fields leaves no padding
+// between them, so that they are hashed in one piece.
+func (x *exchanges) hash(from *place, listener uint8, sequence uint32) uint64 {
+	return maphash.Comparable(x.seed, struct {
+		ip       [16]byte
+		sequence uint32
+		port     uint16
+		listener uint8
+	}{from.ip, sequence, from.port, listener})
 }
 
 // find returns a copy of the exchange that a sender began at a listener with that
 // sequence number and message type; kind 0 means any type.
 func (x *exchanges) find(now time.Duration, from place, listener uint8, sequence uint32, kind gtpc.Type) (e exchange, found bool) {
-	h := hashSender(&from, listener, sequence)
+	h := x.hash(&from, listener, sequence)
 	at := h & uint64(len(x.index)-1)
 	lock := &x.idxLock[at%stripes]
 	lock.Lock()
@@ -173,7 +178,7 @@ func (x *exchanges) put(e exchange) {
 	*at = e
 	lock.Unlock()
 
-	h := hashSender(&e.from, e.listener, e.sequence)
+	h := x.hash(&e.from, e.listener, e.sequence)
 	place := h & uint64(len(x.index)-1)
 	lock = &x.idxLock[place%stripes]
 	lock.Lock()

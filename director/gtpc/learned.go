@@ -1,6 +1,8 @@
 package gtpc
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -53,8 +55,9 @@ func (p place) addrPort() netip.AddrPort {
 // before others. All workers share it.
 type learned struct {
 	buckets  []learnedBucket
-	idle     uint32 // seconds without use after which a TEID is forgotten
-	wait     uint32 // seconds after which a claim that was not accepted is forgotten
+	secret   [16]byte // places TEIDs in buckets
+	idle     uint32   // seconds without use after which a TEID is forgotten
+	wait     uint32   // seconds after which a claim that was not accepted is forgotten
 	locks    [stripes]lock
 	overflow atomic.Uint64 // forgotten for lack of room, although no session had ended
 }
@@ -90,11 +93,17 @@ func newLearned(limit int, idle time.Duration) *learned {
 		n *= 2
 	}
 	seconds := max(1, uint32(idle/time.Second))
-	return &learned{buckets: make([]learnedBucket, n), idle: seconds, wait: seconds}
+	l := &learned{buckets: make([]learnedBucket, n), idle: seconds, wait: seconds}
+	_, _ = rand.Read(l.secret[:]) // never fails (crypto/rand)
+	return l
 }
 
+// bucket returns the bucket of a TEID. It depends on a secret, so no peer can choose TEIDs that fill the
+// bucket of another peer's TEID and evict it. A hand-over carries the secret, so that each TEID finds room
+// in the next process. Hashes of package maphash would differ there.
 func (l *learned) bucket(teid uint32) (*learnedBucket, *lock) {
-	at := table.Mix(uint64(teid)) & uint64(len(l.buckets)-1)
+	factor, offset := binary.NativeEndian.Uint64(l.secret[:8]), binary.NativeEndian.Uint64(l.secret[8:])
+	at := table.Mix(factor*uint64(teid)+offset) & uint64(len(l.buckets)-1)
 	return &l.buckets[at], &l.locks[at%stripes]
 }
 

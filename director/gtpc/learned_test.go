@@ -36,3 +36,21 @@ func TestLearnedKeepsWhatFits(t *testing.T) {
 		})
 	}
 }
+
+// TestHandOverOfAFullTable checks that no TEID is lost although no bucket has room. In other buckets than
+// before, some would find no room.
+func TestHandOverOfAFullTable(t *testing.T) {
+	const limit = 1 << 10
+	here, there := newLearned(limit, time.Hour), newLearned(limit, time.Hour)
+	for i := range uint32(4 * limit) {
+		here.put(time.Second, i+1, owner{key: uint64(i)})
+	}
+	var carried bytes.Buffer
+	if err := here.carry(time.Second, &carried); err != nil {
+		t.Fatal(err)
+	}
+	n, err := there.takeOver(&carried, nil, false)
+	if was, is := here.len(time.Second), there.len(time.Second); err != nil || n != was || is != was {
+		t.Errorf("took over %d TEIDs, and remember %d, want %d: %v", n, is, was, err)
+	}
+}

@@ -123,7 +123,7 @@ func TestExchangesAreBounded(t *testing.T) {
 // TestClaimsAreBounded checks that claims of TEIDs displace only other claims. A claim must last as
 // long as the instance may still answer.
 func TestClaimsAreBounded(t *testing.T) {
-	const limit = 64
+	const limit = 512
 	peer, stranger := placeOf(somebody), placeOf(netip.MustParseAddrPort("192.0.2.66:2123"))
 	at := instance{1, 7}
 	l := newLearned(limit, time.Hour)
@@ -192,5 +192,41 @@ func TestFirstToBeAcceptedStays(t *testing.T) {
 	}
 	if n := l.overflow.Load(); n != 2 { // one TEID made room, and the second peer's is not learned
 		t.Errorf("counted %d forgotten TEIDs, want 2", n)
+	}
+}
+
+// TestNobodyChoosesBuckets learns a TEID, and then TEIDs that share its bucket in another director. The
+// first TEID must stay. So must a request, after requests that share its bucket in another director.
+func TestNobodyChoosesBuckets(t *testing.T) {
+	honest, attacker, at := placeOf(somebody), placeOf(netip.MustParseAddrPort("192.0.2.66:2123")), instance{1, 7}
+	elsewhere, l := newLearned(1<<16, time.Hour), newLearned(1<<16, time.Hour)
+	l.accept(time.Second, claim{honest, 1, 1}, at)
+	bucket, _ := elsewhere.bucket(1)
+	for teid, n := uint32(2), 0; n < ways; teid++ {
+		if b, _ := elsewhere.bucket(teid); b == bucket {
+			l.accept(2*time.Second, claim{attacker, teid, teid}, at)
+			n++
+		}
+	}
+	if o, ok := l.find(2*time.Second, 1); !ok || o.address != honest {
+		t.Errorf("learned TEID: got %+v, found %v", o, ok)
+	}
+
+	other, x := newExchanges(1<<12, time.Minute, 1), newExchanges(1<<12, time.Minute, 1)
+	begin := func(from place, sequence uint32) {
+		x.add(time.Second, exchange{from: from, to: honest, sequence: sequence, kind: gtpc.ModifyBearerRequest})
+	}
+	index := func(from place, sequence uint32) uint64 {
+		return other.hash(&from, 0, sequence) & uint64(len(other.index)-1)
+	}
+	begin(honest, 1)
+	for sequence, n := uint32(1), 0; n < indexWays; sequence++ {
+		if index(attacker, sequence) == index(honest, 1) {
+			begin(attacker, sequence)
+			n++
+		}
+	}
+	if _, ok := x.find(time.Second, honest, 0, 1, gtpc.ModifyBearerRequest); !ok {
+		t.Error("the request was not found")
 	}
 }

@@ -1,6 +1,7 @@
 package gtpc
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/netip"
 
@@ -101,7 +102,13 @@ func (w *worker) keyOf(t *turn, whose owner) (key uint64, isSession bool) {
 		return table.Mix(uint64(t.TEID)), false
 	}
 	w.counts.keyless.Add(1)
-	return hashSender(&t.from, t.at, 0), false
+	return hashSender(&t.from, t.at), false
+}
+
+// hashSender hashes a sender and the listener that received its message. Every director gets the same hash.
+func hashSender(from *place, listener uint8) uint64 {
+	a, b := binary.NativeEndian.Uint64(from.ip[:8]), binary.NativeEndian.Uint64(from.ip[8:])
+	return table.Mix(table.Mix(a^(uint64(from.port)<<48|uint64(listener)<<24)) ^ b)
 }
 
 // reject answers a request in place of an instance. It drops a message that has no

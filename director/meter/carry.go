@@ -174,7 +174,9 @@ func (c *typeCounts) all(to []*atomic.Uint64) []*atomic.Uint64 {
 		to = append(to, &c.latency[i])
 	}
 	// A process of another version may know only the counts above.
-	return append(to, &c.samples, &c.sampleMicroseconds, &c.timeouts, &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger], &c.failures[NoRoom])
+	to = append(to, &c.samples, &c.sampleMicroseconds, &c.failed[Unanswered], &c.failures[Unverified], &c.failures[OverQuota], &c.failures[Stranger], &c.failures[NoRoom])
+	// Or only those above.
+	return append(to, &c.failed[Failed], &c.failed[Busy])
 }
 
 func sum(to []uint64, counts []*atomic.Uint64) []uint64 {

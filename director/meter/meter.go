@@ -110,10 +110,13 @@ type typeCounts struct {
 	latency      [len(bounds) + 1]atomic.Uint64
 	microseconds atomic.Uint64
 
-	// Input of the gate.
+	// failed counts the transactions that ended as Failed, Busy or Unanswered. Many of them end after their
+	// instance was removed, and then nobody reads the counts of the instance.
+	failed [outcomes]atomic.Uint64
+
+	// Input of the gate, with failed[Unanswered].
 	samples            atomic.Uint64
 	sampleMicroseconds atomic.Uint64
-	timeouts           atomic.Uint64
 }
 
 const (
@@ -330,6 +333,9 @@ func (w *Worker) End(now time.Duration, transaction uint64, outcome Outcome) (to
 	}
 	c := w.counts(slot)
 	c.ended[outcome].Add(1)
+	if outcome >= Failed { // a success costs nothing more
+		w.types[w.meter.typeOf[slot].Load()].failed[outcome].Add(1)
+	}
 	if heard {
 		c.proceeding.Add(-1)
 	} else {

@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 	"testing"
@@ -280,6 +281,38 @@ func TestSamplesGrow(t *testing.T) {
 	registered(t, m, "b")
 	if got := m.Samples()["session"]; got != before || got.Count != 2 {
 		t.Errorf("after an instance was removed: %+v, want %+v", got, before)
+	}
+}
+
+// TestRemovedInstanceStillFails checks that a type counts the transactions that fail after the removal of their
+// instance, also in the next process.
+func TestRemovedInstanceStillFails(t *testing.T) {
+	m := New(1000, lifetime)
+	a := registered(t, m, "a", "b").ByName("a")
+	w := m.Worker()
+	for i := range 5 {
+		w.Begin(start, a, hash(i))
+	}
+	registered(t, m, "b")
+	for i, outcome := range []Outcome{Succeeded, Declined, Failed, Busy} {
+		w.End(start+time.Second, hash(i), outcome)
+	}
+	m.Expire(start + lifetime + time.Second)
+	var passed bytes.Buffer
+	if err := m.Carry(&passed); err != nil {
+		t.Fatal(err)
+	}
+	next := New(1000, lifetime)
+	registered(t, next, "b")
+	next.Worker()
+	if err := next.TakeOver(&passed); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]uint64{"failed": 1, "busy": 1, "unanswered": 1}
+	for _, m := range []*Meter{m, next} {
+		if got := m.Types()[1].Failed; !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ type Instance struct {
 type Type struct {
 	Name     string
 	Failures map[string]uint64 // messages that were not served, by the Cause's name; transport causes are excluded
+	Failed   map[string]uint64 // transactions that ended as Failed, Busy or Unanswered, by the Outcome's name; also at removed instances
 	Latency  []uint64          // latencies in each bucket of Bounds, and above
 	Total    time.Duration     // sum of all latencies
 }
@@ -80,7 +81,7 @@ func (m *Meter) expire(now time.Duration) {
 			return
 		}
 		c.ended[Unanswered].Add(1)
-		w.types[m.typeOf[slot].Load()].timeouts.Add(1)
+		w.types[m.typeOf[slot].Load()].failed[Unanswered].Add(1)
 	})
 }
 
@@ -194,7 +195,7 @@ func (m *Meter) Samples() map[string]Samples {
 			t := &w.types[ty]
 			s.Total += time.Duration(t.sampleMicroseconds.Load()) * time.Microsecond
 			s.Count += t.samples.Load()
-			s.Timeouts += t.timeouts.Load()
+			s.Timeouts += t.failed[Unanswered].Load()
 		}
 		all[name] = s
 	}
@@ -257,7 +258,7 @@ func (m *Meter) Types() []Type {
 	defer m.mu.Unlock()
 	all := make([]Type, 0, len(m.types)+1)
 	for i := range len(m.types) + 1 {
-		t := Type{Failures: make(map[string]uint64, causes), Latency: make([]uint64, len(bounds)+1)}
+		t := Type{Failures: make(map[string]uint64, causes), Failed: map[string]uint64{}, Latency: make([]uint64, len(bounds)+1)}
 		at := int(NoType)
 		if i < len(m.types) {
 			t.Name, at = m.types[i], i
@@ -268,6 +269,9 @@ func (m *Meter) Types() []Type {
 					continue
 				}
 				t.Failures[c.String()] += w.types[at].failures[c].Load()
+			}
+			for _, o := range [...]Outcome{Failed, Busy, Unanswered} {
+				t.Failed[o.String()] += w.types[at].failed[o].Load()
 			}
 			t.Total += time.Duration(w.types[at].microseconds.Load()) * time.Microsecond
 			for b := range t.Latency {

@@ -1,6 +1,7 @@
 package s1ap
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,9 @@ const (
 	instanceQueued = 4 << 20
 	// queueShare bounds one queue to 1/queueShare of the free octets of Config.Queues.
 	queueShare = 8
-	// keptBuffer is the size of the largest empty buffer that an association keeps.
-	keptBuffer = 64 << 10
+	// keptBuffer is the size of the largest empty send buffer that an association keeps. These buffers do
+	// not count as queued, and each eNodeB has an association with each instance.
+	keptBuffer = 16 << 10
 	// firstBuffer is the initial size of the receive buffer: most associations are idle. The buffer
 	// grows for a frame that is longer: to shortFrame, and after S1 Setup to longFrame.
 	firstBuffer = 4 << 10
@@ -280,7 +282,7 @@ func (a *association) drain() {
 				a.fail(err)
 				a.server.drop(meter.Unsent, a.peer)
 			} else {
-				a.out, a.sent = a.out[:copy(a.out, a.out[a.sent:])], 0
+				a.out, a.sent = bytes.Clone(a.out[a.sent:]), 0 // frees what is sent, which no longer counts
 			}
 		}
 		a.mu.Unlock()

@@ -2,6 +2,7 @@ package s1ap
 
 import (
 	"errors"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,66 @@ func TestStuckPeerLosesItsAssociation(t *testing.T) {
 			t.Errorf("error %v, %d drops, %d octets are left", a.err, dropped, s.queued.Load())
 		}
 	})
+}
+
+// TestQueuesAreBounded fills the queue of an eNodeB and of an instance that do not read. At the bound the
+// association must end, with a drop, and nothing may stay reserved.
+func TestQueuesAreBounded(t *testing.T) {
+	whole := frame.Append(nil, frame.UE, make([]byte, 1000))
+	for known, most := range map[bool]int{false: 1 << 20, true: 4 << 20} {
+		b := newBench(t)
+		full := func() uint64 { return sharedGround().meter.Drops(b.worker.meter.Protocol)[meter.QueueFull.String()] }
+		a, before := b.queue(t, b.server, known), full()
+		b.begin()
+		queued := 0
+		for a.reason() == nil && queued <= most {
+			queued = len(a.out)
+			b.pass(a, whole)
+		}
+		b.done()
+		if queued > most || queued <= most-len(whole) {
+			t.Errorf("the peer is an instance: %t: %d octets were queued, want at most %d, and no fewer than fit", known, queued, most)
+		}
+		if reserved := b.server.queued.Load(); !errors.Is(a.reason(), errFull) || full() != before+1 || reserved != 0 {
+			t.Errorf("the peer is an instance: %t: error %v, %d drops, %d octets are reserved", known, a.reason(), full()-before, reserved)
+		}
+	}
+}
+
+// TestSlowPeerFreesItsBuffer writes a long queue to a peer that reads all but the end. Only the end counts
+// as queued, so its buffer must be short.
+func TestSlowPeerFreesItsBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		defer near.Close()
+		const octets, end = maxQueued, 100
+		a := &association{server: &Server{}, conn: near, out: make([]byte, octets), draining: true}
+		a.server.queued.Store(octets)
+		go a.drain()
+		if _, err := io.ReadFull(far, make([]byte, octets-end)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(stall + time.Second)
+		a.mu.Lock()
+		size, queued := cap(a.out), a.server.queued.Load()
+		a.mu.Unlock()
+		if size > keptBuffer || queued != end {
+			t.Errorf("a buffer of %d octets for %d that are queued, want %d", size, queued, end)
+		}
+		if _, err := io.ReadFull(far, make([]byte, end)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestEmptySendBuffer checks that an association keeps only a short buffer.
+func TestEmptySendBuffer(t *testing.T) {
+	for size, want := range map[int]int{keptBuffer: keptBuffer, 3 * shortMessage: 0} {
+		a := &association{out: make([]byte, size)}
+		if a.reuse(); cap(a.out) != want {
+			t.Errorf("of %d octets, %d are kept, want %d", size, cap(a.out), want)
+		}
+	}
 }
 
 // TestReceiveBuffer grows the buffer until the frame is too long, and then empties it.

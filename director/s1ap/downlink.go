@@ -28,6 +28,7 @@ func (t *turn) downlink(l *link, whole, data []byte) {
 		t.accepted(l)
 	case l.state != up || l.enodeb.state != up && m.Procedure != s1ap.OverloadStart && m.Procedure != s1ap.OverloadStop:
 		t.worker.counts.strayed.Add(1) // an eNodeB expects no message before its S1 Setup Response
+		t.worker.meter.Drop(t.now, l.target.Type, meter.Unroutable, l.peer)
 	case m.Kind == s1ap.Initiating:
 		t.command(l, whole)
 	default:
@@ -166,9 +167,7 @@ func (t *turn) known(l *link) (u ue, ok bool) {
 		t.wrong(l, s1ap.CauseUnknownENBUEID)
 		return u, false
 	case numberOf(in.mme) != l.number:
-		t.server.misnumbered.Add(1)
-		t.worker.meter.Drop(t.now, l.target.Type, meter.Unroutable, l.peer)
-		t.indicate(l.association, in.has&bothIDs, s1ap.CauseUnknownMMEUEID)
+		t.misnumbered(l)
 		return u, false
 	case u.mme != 0 && u.mme != in.mme:
 		t.wrong(l, s1ap.CauseUnknownPair)
@@ -208,11 +207,22 @@ func (t *turn) wrong(l *link, cause s1ap.Cause) {
 	t.indicate(l.association, t.in.has&bothIDs, cause)
 }
 
+// misnumbered answers an instance's message whose MME UE S1AP ID does not carry the instance's number. It logs
+// the first one of a link, because no UE can attach through an instance that numbers its UEs in another way.
+func (t *turn) misnumbered(l *link) {
+	t.server.misnumbered.Add(1)
+	t.worker.meter.Fail(l.target.Type, meter.Unroutable)
+	if !l.misnumbers {
+		l.misnumbers = true
+		t.server.config.Log.Warn("an instance gives MME UE S1AP IDs without its number", "instance", l.target.Name, "number", l.number, "mme_ue_s1ap_id", t.in.mme, "enodeb", l.enodeb.peer)
+	}
+	t.indicate(l.association, t.in.has&bothIDs, s1ap.CauseUnknownMMEUEID)
+}
+
 // expect forwards a Handover Request to the target of a handover (TS 36.413 clause 8.4.2).
 func (t *turn) expect(l *link, whole []byte) {
 	if t.in.has&hasMME == 0 || numberOf(t.in.mme) != l.number {
-		t.server.misnumbered.Add(1)
-		t.wrong(l, s1ap.CauseUnknownMMEUEID)
+		t.misnumbered(l)
 		return
 	}
 	l.enodeb.expect(t.in.mme)

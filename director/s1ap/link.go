@@ -38,6 +38,7 @@ type link struct {
 	state        state
 	settled      bool   // the first attempt has succeeded or failed
 	gone         bool   // end was called
+	misnumbers   bool   // a message had an MME UE S1AP ID without the instance's number; it is logged once
 	overload     []byte // the frame of the instance's last Overload Start; nil: it is not overloaded
 }
 

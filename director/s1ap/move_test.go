@@ -280,6 +280,22 @@ func TestPagingReachesTheEnodebUnchanged(t *testing.T) {
 	}
 }
 
+// TestPagingDuringSetupIsDropped lets an instance page a UE while the eNodeB sets up again. The eNodeB
+// must not get the message, and the message must count as dropped.
+func TestPagingDuringSetupIsDropped(t *testing.T) {
+	b := newBench(t)
+	b.begin()
+	defer b.done()
+	b.e.state = settingUp
+	paging := s1ap.End(s1ap.AppendPaged(s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.Paging, s1ap.Ignore), s1ap.Ignore, identity.STMSI{Code: 1, TMSI: 7}), 0)
+	drops := func() uint64 { return sharedGround().meter.Drops("")["unroutable"] }
+	before := drops()
+	b.downlink(b.links[0], frame.Append(nil, frame.Common, paging), paging)
+	if n, sent := drops()-before, b.take(b.e.association); n != 1 || len(sent) > 0 {
+		t.Errorf("got %d drops, and the eNodeB got % x, want one drop and nothing", n, sent)
+	}
+}
+
 // TestOverloadIsPassedOnWhenAllInstancesHaveIt checks that the eNodeB learns of an overload only
 // while all active instances are overloaded. Otherwise it would also refuse UEs of instances with
 // room. The loss, addition and drain of an instance with room count too. A further Overload Start with

@@ -3,11 +3,14 @@ package s1ap
 import (
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"vitrine"
+	"vitrine/director/meter"
 	"vitrine/director/overload"
+	"vitrine/internal/hosttest"
 	"vitrine/reference/epc/enb"
 	"vitrine/wire/identity"
 	"vitrine/wire/nas"
@@ -197,18 +200,31 @@ func TestRepeatedIdentifierIsRefused(t *testing.T) {
 	}
 }
 
+// TestInstanceMustGiveItsNumber checks that messages with another number are answered, so that they count as
+// failures and not as drops. The log has the first one.
 func TestInstanceMustGiveItsNumber(t *testing.T) {
-	a := newInstance(t, attachType, 1)
-	s := newSite(t, false, []*instance{a})
+	a, log := newInstance(t, attachType, 1), new(hosttest.Output)
+	s := newSite(t, false, []*instance{a}, logTo(log))
 	e := s.enodeb(5)
 	e.begin(9, attachRequest(1), nil, a)
 	at := a.at(e.Cell)
-	at.send(about(s1ap.Initiating, s1ap.DownlinkNASTransport, enb.IDs{MME: 2<<24 | 1, ENB: 9}, nil))
-	if m, _ := at.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
-		t.Errorf("cause %v", m.Cause)
+	const wrong = 2<<24 | 1
+	handover := s1ap.AppendHeader(nil, s1ap.Initiating, s1ap.HandoverResourceAllocation, s1ap.Reject)
+	for _, message := range [][]byte{
+		about(s1ap.Initiating, s1ap.DownlinkNASTransport, enb.IDs{MME: wrong, ENB: 9}, nil),
+		s1ap.End(s1ap.AppendMMEUEID(handover, s1ap.MMEUEID, s1ap.Reject, wrong), 0),
+	} {
+		at.send(message)
+		if m, _ := at.expect(s1ap.Initiating, s1ap.ErrorIndication); m.Cause != s1ap.CauseUnknownMMEUEID {
+			t.Errorf("cause %v", m.Cause)
+		}
 	}
-	if s.server.Counters().Misnumbered != 1 {
-		t.Error("the misnumbered message was not counted")
+	c, failures := s.server.Counters(), s.meter.Types()[0].Failures["unroutable"]
+	if n := s.drops(meter.Unroutable); c.Misnumbered != 2 || c.Unknown != 0 || failures != 2 || n != 0 {
+		t.Errorf("got %d misnumbered messages, %d about unknown connections, %d failures and %d drops, want 2, 0, 2 and 0", c.Misnumbered, c.Unknown, failures, n)
+	}
+	if n := strings.Count(log.String(), "without its number"); n != 1 {
+		t.Errorf("got %d lines in the log, want 1: %s", n, log)
 	}
 }
 

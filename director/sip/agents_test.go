@@ -15,6 +15,7 @@ import (
 	"vitrine/director/directortest"
 	"vitrine/director/meter"
 	"vitrine/director/table"
+	"vitrine/internal/hosttest"
 	"vitrine/wire/sip"
 )
 
@@ -163,6 +164,20 @@ func run(t *testing.T, c Config) *running {
 		t.Fatal(err)
 	}
 	return &running{Server: s, config: c, stop: directortest.Serve(t, s.Run, s.Close)}
+}
+
+// until waits until ok holds for the counters of the connections, and returns them.
+func (r *running) until(t *testing.T, what string, ok func(StreamCounters) bool) (s StreamCounters) {
+	t.Helper()
+	hosttest.Until(t, time.Minute, what, func() bool {
+		totals, err := r.Counters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = totals.Streams
+		return ok(s)
+	})
+	return s
 }
 
 func oneType(stream bool) RulesConfig {

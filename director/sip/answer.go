@@ -95,11 +95,13 @@ func (p *Proxy) malformed(err error) bool {
 		return false
 	}
 	head := &p.message
-	if !head.Salvage(p.in.Data) || string(head.Method) == "ACK" {
-		return p.drop(noType, meter.Malformed)
+	var v sip.ViaHop
+	ok := head.Salvage(p.in.Data) && string(head.Method) != "ACK"
+	if ok {
+		v, ok = sip.ParseViaHop(head.Via)
 	}
-	v, ok := sip.ParseViaHop(head.Via)
 	if !ok {
+		p.counts.Malformed.Add(1)
 		return p.drop(noType, meter.Malformed)
 	}
 	p.counts.Requests.Add(1)

@@ -37,6 +37,7 @@ type counts struct {
 	Returned            atomic.Uint64 // responses sent on
 	Answered            atomic.Uint64 // requests answered by the director itself
 	KeepAlives          atomic.Uint64 // datagrams that contain only line ends
+	Malformed           atomic.Uint64 // received, and neither parsed nor answerable
 	Absorbed            atomic.Uint64 // ACKs of the director's own answers
 	Dropped             atomic.Uint64 // not sent on and not answered
 	Unsigned            atomic.Uint64 // own Route entries without a valid MAC

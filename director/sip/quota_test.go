@@ -130,7 +130,8 @@ func TestQuotaExplains(t *testing.T) {
 }
 
 // TestDropReasons checks the reason for every kind of message that the proxy drops. The other
-// reasons belong to package gtpc or to the transports.
+// reasons belong to package gtpc or to the transports. Each message must count once as received and once as
+// handled, also if it does not parse.
 func TestDropReasons(t *testing.T) {
 	elsewhere := map[meter.Cause]string{
 		meter.Overloaded: "an ACK passes every gate", meter.Unsent: "transport", meter.SocketFull: "transport",
@@ -176,6 +177,12 @@ func TestDropReasons(t *testing.T) {
 		if n := s.meter.Drops("")[cause.String()] - before; ok || n != 1 || s.proxy.counts.Dropped.Load() != dropped+1 {
 			t.Errorf("%s: counted %d drops, want 1; sent\n%s", cause, n, r.text)
 		}
+	}
+	c := &s.proxy.counts
+	received := c.Requests.Load() + c.Responses.Load() + c.Malformed.Load()
+	handled := c.Inward.Load() + c.Outward.Load() + c.Returned.Load() + c.Answered.Load() + c.Absorbed.Load() + c.Dropped.Load()
+	if n := c.Malformed.Load(); n != 1 || received != handled {
+		t.Errorf("received %d messages, of which %d are malformed, and handled %d; want one that is malformed, and all handled", received, n, handled)
 	}
 }
 

@@ -233,6 +233,7 @@ type Counters struct {
 	Returned            uint64 // responses sent on
 	Answered            uint64 // requests that the director answered
 	KeepAlives          uint64 // datagrams of line ends
+	Malformed           uint64 // received, and neither parsed nor answerable
 	Absorbed            uint64 // ACKs of the director's own answers
 	Dropped             uint64 // neither sent on nor answered
 	Unsigned            uint64 // own Route entries without a valid MAC, which were ignored
@@ -251,6 +252,7 @@ func (s *Server) Counters() (t Counters, err error) {
 		t.Returned += c.Returned.Load()
 		t.Answered += c.Answered.Load()
 		t.KeepAlives += c.KeepAlives.Load()
+		t.Malformed += c.Malformed.Load()
 		t.Absorbed += c.Absorbed.Load()
 		t.Dropped += c.Dropped.Load()
 		t.Unsigned += c.Unsigned.Load()

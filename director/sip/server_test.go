@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -246,14 +245,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err := phones[0].conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for tries := 0; ; tries++ {
-		if totals, err := d.Counters(); err != nil || totals.Streams.Open == 1 {
-			break
-		} else if tries == 10_000_000 {
-			t.Fatal("a closed connection is still counted")
-		}
-		runtime.Gosched()
-	}
+	d.until(t, "the closed connection is not counted", func(s StreamCounters) bool { return s.Open == 1 })
 	fourth := newPhone(t, "tcp", d.Addresses()[0])
 	fourth.send(options(fourth))
 	fourth.next()
@@ -397,19 +389,7 @@ func TestNobody(t *testing.T) {
 	for i := range 300 {
 		p.send(p.request("INVITE", fmt.Sprint(i), 0))
 	}
-	for tries := 0; ; tries++ {
-		totals, err := d.Counters()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if totals.Streams.Unsent == 300 && totals.Streams.Open == 0 {
-			break
-		}
-		if tries == 10_000_000 {
-			t.Fatalf("%+v", totals)
-		}
-		runtime.Gosched()
-	}
+	d.until(t, "all requests count as unsent", func(s StreamCounters) bool { return s.Unsent == 300 && s.Open == 0 })
 }
 
 // TestResponseWithoutItsConnection checks that a response whose connection is closed goes to the
@@ -437,14 +417,7 @@ func TestResponseWithoutItsConnection(t *testing.T) {
 	if err := p.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for open := 1; open > 0; {
-		totals, err := d.Counters()
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = totals.Streams.Open
-		runtime.Gosched()
-	}
+	d.until(t, "no connection is open", func(s StreamCounters) bool { return s.Open == 0 })
 	answer := respond(string(b[:n]), 200, "")
 	forged := strings.Replace(answer, ";vm=0001", ";vm=0001"+strings.Repeat("0", 32)+";x=", 1)
 	for _, text := range []string{forged, answer, answer} {

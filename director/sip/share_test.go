@@ -3,9 +3,9 @@ package sip
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -28,25 +28,26 @@ func TestSlotsForInstances(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	settled := func() StreamCounters {
-		for {
-			totals, err := d.Counters()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s := totals.Streams; s.Accepted+s.Refused == 20 {
-				return s
-			}
-			runtime.Gosched()
-		}
-	}
-	if s := settled(); s.Accepted != 9 || s.Crowded != 5 {
+	s := d.until(t, "all connections are accepted or refused", func(s StreamCounters) bool { return s.Accepted+s.Refused == 20 })
+	if s.Accepted != 9 || s.Crowded != 5 {
 		t.Errorf("accepted %d of 20 connections, and the limit of one address refused %d, want 9 (5 of one address, 4 of the other) and 5", s.Accepted, s.Crowded)
 	}
 	p := newPhone(t, "udp", d.Addresses()[0])
 	p.send(p.request("INVITE", "one", 0))
 	if text := p.next(); !strings.HasPrefix(text, "SIP/2.0 200 ") {
 		t.Errorf("got answer %s, want 200", text)
+	}
+}
+
+// TestRefusalsByCause checks that only connections that a limit refuses count under that limit.
+func TestRefusalsByCause(t *testing.T) {
+	peer := netip.MustParseAddrPort("192.0.2.1:5060")
+	st := &streams{log: slog.New(slog.DiscardHandler), conns: map[streamKey]*stream{{peer: peer}: {}}}
+	for _, why := range []error{st.admit(peer, 0, nil), st.admit(peer, 1, nil), errTotal, errSource, errSource} {
+		st.refuse(peer, why)
+	}
+	if c := st.counters(); c.Repeated != 1 || c.Refused != 3 || c.Crowded != 2 {
+		t.Errorf("got %+v, want one repeated connection, and three over limits, two of them over that of one source", c)
 	}
 }
 

@@ -32,8 +32,9 @@ type StreamCounters struct {
 	Open     int    // connections now
 	Accepted uint64 // connections, since the start
 	Dialed   uint64
-	Refused  uint64 // connections for which there was no room
+	Refused  uint64 // connections that a limit refused
 	Crowded  uint64 // of those, the ones that the limit of their source refused
+	Repeated uint64 // connections refused because the last one from their address and port had not ended
 	Broken   uint64 // connections that failed: neither closed by the peer nor idle
 	Sent     uint64 // messages
 	Unsent   uint64 // messages that could not be sent
@@ -71,7 +72,7 @@ type streams struct {
 
 	queued atomic.Int64 // bytes
 
-	accepted, dialed, full, crowded, broken, sent, unsent atomic.Uint64
+	accepted, dialed, full, crowded, repeated, broken, sent, unsent atomic.Uint64
 }
 
 // A streamWorker handles the messages of some connections, one at a time.
@@ -216,10 +217,13 @@ var (
 
 // refuse counts and logs a connection that admit refused.
 func (st *streams) refuse(peer netip.AddrPort, why error) {
-	if errors.Is(why, errSource) {
-		st.crowded.Add(1)
-	} else {
+	switch {
+	case errors.Is(why, errTotal):
 		st.full.Add(1)
+	case errors.Is(why, errSource):
+		st.crowded.Add(1)
+	case errors.Is(why, errTwice):
+		st.repeated.Add(1)
 	}
 	st.log.Warn("SIP over TCP: connection refused: "+why.Error(), "peer", peer)
 }
@@ -351,7 +355,7 @@ func (st *streams) counters() StreamCounters {
 	st.mu.Unlock()
 	crowded := st.crowded.Load()
 	return StreamCounters{
-		Open: open, Accepted: st.accepted.Load(), Dialed: st.dialed.Load(), Refused: st.full.Load() + crowded, Crowded: crowded,
+		Open: open, Accepted: st.accepted.Load(), Dialed: st.dialed.Load(), Refused: st.full.Load() + crowded, Crowded: crowded, Repeated: st.repeated.Load(),
 		Broken: st.broken.Load(), Sent: st.sent.Load(), Unsent: st.unsent.Load(),
 	}
 }
