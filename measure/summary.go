@@ -321,13 +321,12 @@ func (s *Summary) compareWithDirect() {
 			continue
 		}
 		var ratios []float64
-		for repeat, total := range r.CPU.totals {
+		for _, repeat := range slices.Sorted(maps.Keys(r.CPU.totals)) {
 			if base := direct.CPU.totals[repeat]; base > 0 {
-				ratios = append(ratios, total/base)
+				ratios = append(ratios, r.CPU.totals[repeat]/base)
 			}
 		}
 		if len(ratios) > 0 {
-			slices.Sort(ratios) // the random order of the map would change the rounding
 			x := delay.OfRepeats(ratios)
 			r.CPU.Relative = &x
 		}

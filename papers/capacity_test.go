@@ -114,6 +114,41 @@ func TestCapacityReadings(t *testing.T) {
 	}
 }
 
+// TestSubstratesAreApart checks that the readings of one sizing on two substrates have two names, and that
+// those of emulated machines are marked.
+func TestSubstratesAreApart(t *testing.T) {
+	d := &result.Data{Dir: t.TempDir(), Manifest: result.Manifest{Substrates: map[string]string{"process": "6.18", "qemu": "7.2"}}, Summary: new(result.Summary)}
+	add := func(substrate, accelerator string, bono float64) {
+		d.Summary.Sizings = append(d.Summary.Sizings, result.Sizing{Name: "bn1s", Substrate: substrate, Capacities: []vitrine.Capacity{
+			{Threshold: 0.9, Rate: 100, Low: 90, High: 110, Censored: vitrine.CensoredNone},
+		}})
+		for repeat := 1; repeat <= 5; repeat++ {
+			o := trialAt("bn1s", repeat, 100, 1, bono, 0.8)
+			o.Substrate, o.Accelerator = substrate, accelerator
+			d.Outcomes = append(d.Outcomes, o)
+		}
+	}
+	add("process", "", 0.4)
+	add("qemu", vitrine.Emulation, 0.6)
+	r, err := Read(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		where, mark string
+		bono        float64
+	}{{"bn1s/process", "", 0.4}, {"bn1s/qemu", "emulated (tcg)", 0.6}} {
+		if x, missing := r.read(tt.where + " cpu.bono"); missing != "" || math.Abs(x.Mean-tt.bono) > 1e-9 {
+			t.Errorf("%s: %v (%s), want %g", tt.where, x.Mean, missing, tt.bono)
+		}
+		for _, name := range []string{"cpu.bono", "capacity@0.9", "answered@100/s", "least goodput@100/s"} {
+			if x := r.of[tt.where+" "+name]; x.Mark != tt.mark {
+				t.Errorf("%s %s: mark %q, want %q", tt.where, name, x.Mark, tt.mark)
+			}
+		}
+	}
+}
+
 // TestUseOfSteadyTrials checks that a short trial above the capacity does not show the use at capacity, although
 // all of its calls succeed: its backlog grows.
 func TestUseOfSteadyTrials(t *testing.T) {

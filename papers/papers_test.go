@@ -264,6 +264,55 @@ func TestPacketExhibitsAreMeasured(t *testing.T) {
 	}
 }
 
+// TestRepeatsAreTurns checks that a drift of the host between the repeats does not hide a small difference of
+// two paths, unless a repeat of one path is not valid.
+func TestRepeatsAreTurns(t *testing.T) {
+	drift := []float64{1, 1.5, 1.1, 1.4, 1.2, 1.3, 1.5, 1, 1.3, 1.1}
+	each := func(factor, noise float64, phase, repeats int) delay.Interval {
+		var list []float64
+		for i, d := range drift[:repeats] {
+			list = append(list, factor*d*(1+noise*float64((i+phase)%3-1)))
+		}
+		return delay.OfRepeats(list)
+	}
+	for _, tt := range []struct {
+		repeats         int // valid ones of the second path, of ten
+		order, quantity string
+	}{{10, Holds, Agrees}, {9, Tied, Open}} {
+		sum := measure.Summary{Settings: measure.Settings{Repeat: 10}}
+		report := chain.Report{Settings: chain.Settings{Repeat: 10}}
+		add := func(fabric string, factor, noise float64, repeats int) {
+			for phase, size := range []int{64, 1514} {
+				sum.Rows = append(sum.Rows, measure.Row{
+					Combination: measure.Combination{Substrate: "docker", Fabric: fabric}, Metric: measure.Latency, Way: measure.RoundTrip,
+					Size: size, Repeats: repeats, Sent: 1000, Delay: &measure.Spread{Mean: each(factor, noise, phase, repeats)},
+				})
+			}
+			report.Chains = append(report.Chains, chain.Chain{
+				Path:   chain.Path{Substrate: "docker", Fabric: fabric, Forwarder: "packet"},
+				Points: []chain.Point{{Length: 1, Mean: each(factor, noise, 0, repeats), Sent: 1000}},
+			})
+		}
+		add("direct", 34, 0, 10)
+		add("macvlan", 34*1.02, 0.01, tt.repeats)
+		r := newReadings()
+		r.network(sum)
+		r.chains(report)
+		for _, names := range [][2]string{
+			{"docker/direct rtt.mean@*", "docker/macvlan rtt.mean@*"}, {"docker/direct/packet rtt.mean@1", "docker/macvlan/packet rtt.mean@1"},
+		} {
+			v := Claim{Less: names[0], More: names[1], Paper: &Span{1.02, 1.02}}.judge(r)
+			if v.Order != tt.order || v.Quantity != tt.quantity {
+				t.Errorf("%d valid repeats, %s: %s, %s: %v", tt.repeats, names[1], v.Order, v.Quantity, v.Ratio)
+			}
+			// The noise of the two sizes partly cancels out within a turn. Without that, the ends are a factor of 1.012 apart.
+			if all := strings.HasSuffix(names[0], "*"); all && tt.order == Holds && v.Ratio.High/v.Ratio.Low > 1.009 {
+				t.Errorf("the average over the sizes is %v, want that of each turn", v.Ratio)
+			}
+		}
+	}
+}
+
 // TestSplitForAllOrNone checks that CPU time is split for all paths or for none,
 // and that the table then says why.
 func TestSplitForAllOrNone(t *testing.T) {

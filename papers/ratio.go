@@ -41,8 +41,8 @@ func (r Ratio) String() string {
 // If a quantity is only bounded, the interval is what the bounds allow. ok is
 // false if a quantity is not positive.
 func ratio(less, more Reading) (r Ratio, ok bool) {
-	if r, ok := inTurns(less.Turns, more.Turns); ok {
-		return r, true
+	if logs := logRatios(less.Turns, more.Turns); logs != nil {
+		return geometric(logs), true
 	}
 	lessLow, lessHigh := less.bounds()
 	moreLow, moreHigh := more.bounds()
@@ -58,23 +58,27 @@ func ratio(less, more Reading) (r Ratio, ok bool) {
 	return Ratio{math.Exp(mean), math.Exp(mean - down), math.Exp(mean + up)}, true
 }
 
-// inTurns returns the geometric mean of more / less over the turns, with Student's interval of the
-// logarithms. A turn's two values were measured one soon after the other, so their ratio has little
-// of the drift of the host. ok is false if the quantities were not measured in the same turns, or if
-// one is not positive.
-func inTurns(less, more []float64) (r Ratio, ok bool) {
+// logRatios returns the logarithm of more / less in each turn. A turn's two values were measured one
+// soon after the other, so their ratio has little of the drift of the host. It returns nil if the
+// quantities were not measured in the same turns, or if one is not positive.
+func logRatios(less, more []float64) []float64 {
 	if len(less) < 2 || len(less) != len(more) {
-		return r, false
+		return nil
 	}
 	logs := make([]float64, len(less))
 	for i := range less {
 		if less[i] <= 0 || more[i] <= 0 {
-			return r, false
+			return nil
 		}
 		logs[i] = math.Log(more[i] / less[i])
 	}
+	return logs
+}
+
+// geometric returns the geometric mean of the turns' ratios, with Student's interval of the logarithms.
+func geometric(logs []float64) Ratio {
 	i := delay.OfRepeats(logs)
-	return Ratio{math.Exp(i.Mean), math.Exp(i.Low), math.Exp(i.High)}, true
+	return Ratio{math.Exp(i.Mean), math.Exp(i.Low), math.Exp(i.High)}
 }
 
 // difference returns more - less with MOVER's interval.
@@ -96,6 +100,22 @@ func average(list []Ratio) Ratio {
 	}
 	n := float64(len(list))
 	return Ratio{math.Exp(mean / n), math.Exp((mean - down) / n), math.Exp((mean + up) / n)}
+}
+
+// averageInTurns returns the geometric mean of ratios of the same turns, from their logarithms. A turn
+// gives one value, the mean over the ratios, so the interval holds whatever errors these have in common.
+// ok is false if the ratios were not measured in the same turns.
+func averageInTurns(list [][]float64) (r Ratio, ok bool) {
+	means := make([]float64, len(list[0]))
+	for _, logs := range list {
+		if logs == nil || len(logs) != len(means) {
+			return r, false
+		}
+		for i, v := range logs {
+			means[i] += v / float64(len(list))
+		}
+	}
+	return geometric(means), true
 }
 
 // bounds returns an interval that holds the quantity, bounded on one side or

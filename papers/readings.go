@@ -20,9 +20,10 @@ type Reading struct {
 	Lost  float64   `json:"lost_percent,omitempty"` // of its packets
 	Mark  string    `json:"mark,omitempty"`         // why it is not comparable
 	Bound string    `json:"bound,omitempty"`        // vitrine.CensoredBelow, ...: the quantity is only bounded
-	Turns []float64 `json:"turns,omitempty"`        // the value in each turn; nil: the sizings were not measured in turns, or a turn has no value
+	Turns []float64 `json:"turns,omitempty"`        // the value in each turn; nil: not measured in turns, or a turn has no value
 
-	given bool // a number of the claim, which has no interval
+	given  bool // a number of the claim, which has no interval
+	netdev bool // of Open vSwitch in user space
 }
 
 // What a verdict requires of a reading.
@@ -90,6 +91,7 @@ type Readings struct {
 	beside  map[string]Readings // other runs of the paper, by the last part of their names
 	machine string              // the kind of machine
 	turns   bool                // the sizings were measured in turns
+	netdev  bool                // Open vSwitch ran in user space
 	Notes   []string            // remarks that a table must show
 }
 
@@ -100,7 +102,7 @@ func newReadings() Readings {
 // Read takes the readings from the data of any kind of run folder.
 func Read(d *result.Data) (Readings, error) {
 	r := newReadings()
-	r.machine = d.Manifest.Host.Machine()
+	r.machine, r.netdev = d.Manifest.Host.Machine(), inUserSpace(d.Manifest.FabricVersions)
 	if _, ok, err := chain.ReadSettings(d.Manifest); err != nil {
 		return r, err
 	} else if ok {
@@ -118,6 +120,12 @@ func Read(d *result.Data) (Readings, error) {
 		r.network(s)
 	}
 	return r, err
+}
+
+// inUserSpace reports whether Open vSwitch ran in user space, by the versions of a run's fabrics as package
+// fabric/ovs describes them. Records of runs up to 2026-11-29 have none.
+func inUserSpace(versions map[string]string) bool {
+	return strings.Contains(versions["ovs"], "datapath netdev")
 }
 
 // Beside adds the committed records of the paper's other runs that the claims name. It leaves out
@@ -163,11 +171,12 @@ func (r Readings) read(name string) (x Reading, missing string) {
 		x.Turns = nil // the turns of another run were at another time
 		return x, missing
 	}
+	where, _, _ := strings.Cut(name, " ")
 	x, ok := r.of[name]
 	if ok {
+		x.netdev = r.netdev && strings.Contains(where+"/", "/ovs/")
 		return x, ""
 	}
-	where, _, _ := strings.Cut(name, " ")
 	return x, "not measured: " + oneLine(cmp.Or(r.missing[where], "the run has no such value"))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"vitrine"
+	"vitrine/measure"
 	"vitrine/measure/delay"
 	"vitrine/result"
 	"vitrine/search/rate"
@@ -44,7 +45,7 @@ func (r *Readings) capacities(d *result.Data) error {
 		if again || len(z.Capacities) == 0 {
 			continue
 		}
-		x := sized{where: place(z), capacity: z.Capacities[0], search: z.Search, repeats: deployments(z, d.Outcomes)}
+		x := sized{where: place(z, len(d.Manifest.Substrates)), capacity: z.Capacities[0], search: z.Search, repeats: deployments(z, d.Outcomes)}
 		for _, c := range z.Capacities {
 			r.capacity(x, c)
 		}
@@ -85,12 +86,27 @@ func deployments(z result.Sizing, all []vitrine.Outcome) map[int][]vitrine.Outco
 	return repeats
 }
 
-// place names a sizing in the readings: "bn1s-sp1m-hs1s/pinning=on".
-func place(z result.Sizing) string {
-	if z.Options == "" {
-		return z.Name
+// place names a sizing in the readings: "bn1s-sp1m-hs1s/pinning=on". If the plan has several substrates,
+// the name has the sizing's: "ep1o/docker".
+func place(z result.Sizing, substrates int) string {
+	name := z.Name
+	if substrates > 1 {
+		name += "/" + z.Substrate
 	}
-	return z.Name + "/" + z.Options
+	if z.Options != "" {
+		name += "/" + z.Options
+	}
+	return name
+}
+
+// put records a reading of the sizing. It marks the reading if a trial ran on emulated machines.
+func (r *Readings) put(x sized, name string, v Reading) {
+	for _, trials := range x.repeats {
+		for _, o := range trials {
+			v.Mark = cmp.Or(v.Mark, measure.Mark(o.Accelerator))
+		}
+	}
+	r.of[x.where+" "+name] = v
 }
 
 // capacity reads the capacity at one threshold.
@@ -109,12 +125,12 @@ func (r *Readings) capacity(x sized, c vitrine.Capacity) {
 	if c.Censored != vitrine.CensoredNone {
 		reading.Bound = c.Censored
 	}
-	r.of[x.where+" capacity"+at] = reading
+	r.put(x, "capacity"+at, reading)
 	if c.Single > 0 {
-		r.of[x.where+" single"+at] = Reading{Interval: withoutInterval(c.Single)}
+		r.put(x, "single"+at, Reading{Interval: withoutInterval(c.Single)})
 	}
 	if c.Deployments > 0 {
-		r.of[x.where+" sd"+at] = Reading{Interval: withoutInterval(c.SD)}
+		r.put(x, "sd"+at, Reading{Interval: withoutInterval(c.SD)})
 	}
 }
 
@@ -262,8 +278,8 @@ func (r *Readings) rates(x sized) {
 	r.putEach(x, values)
 	for name, list := range values {
 		if strings.HasPrefix(name, "goodput@") {
-			r.of[x.where+" least "+name] = Reading{Interval: withoutInterval(slices.Min(list))}
-			r.of[x.where+" most "+name] = Reading{Interval: withoutInterval(slices.Max(list))}
+			r.put(x, "least "+name, Reading{Interval: withoutInterval(slices.Min(list))})
+			r.put(x, "most "+name, Reading{Interval: withoutInterval(slices.Max(list))})
 		}
 	}
 }
@@ -332,7 +348,7 @@ func (r *Readings) putEach(x sized, values map[string][]float64) {
 		if r.turns && len(list) == last {
 			reading.Turns = list
 		}
-		r.of[x.where+" "+name] = reading
+		r.put(x, name, reading)
 	}
 }
 

@@ -25,7 +25,7 @@ func (r *Readings) network(s measure.Summary) {
 		lost := 100 * share(row.Lost, row.Sent)
 		put := func(name string, i delay.Interval) {
 			if i.Repeats > 0 {
-				r.of[where+" "+name] = Reading{Interval: i, Lost: lost, Mark: row.Mark}
+				r.of[where+" "+name] = Reading{Interval: i, Lost: lost, Mark: row.Mark, Turns: turnsOf(i, s.Settings.Repeat)}
 			}
 		}
 		if row.Metric == measure.Latency && row.Way != measure.RoundTrip {
@@ -47,6 +47,15 @@ func (r *Readings) network(s measure.Summary) {
 			use(put, row.CPU, split)
 		}
 	}
+}
+
+// turnsOf returns the quantity in each turn. A turn is a repeat, because each repeat visits all paths. It
+// returns nil if a repeat has no value: the values of two paths may then be of different turns.
+func turnsOf(i delay.Interval, repeats int) []float64 {
+	if len(i.Each) != repeats {
+		return nil
+	}
+	return i.Each
 }
 
 // splits reports whether the CPU time is split: for every path or for none.
@@ -110,7 +119,7 @@ func (r *Readings) chains(report chain.Report) {
 		worst := 0.0
 		put := func(name string, i delay.Interval, lost float64) {
 			if i.Repeats > 0 {
-				r.of[where+" "+name] = Reading{Interval: i, Lost: lost, Mark: c.Mark()}
+				r.of[where+" "+name] = Reading{Interval: i, Lost: lost, Mark: c.Mark(), Turns: turnsOf(i, report.Settings.Repeat)}
 			}
 		}
 		for _, p := range c.Points {

@@ -148,7 +148,7 @@ func (x Reading) rounded() Reading {
 // readings returns the record's readings.
 func (r *Record) readings() Readings {
 	machine, _, _ := strings.Cut(r.Host, result.KernelMark)
-	return Readings{of: r.Readings, missing: r.Missing, machine: machine, Notes: r.Notes}
+	return Readings{of: r.Readings, missing: r.Missing, machine: machine, netdev: inUserSpace(r.Fabrics), Notes: r.Notes}
 }
 
 // circumstances returns when, where and by what the run was made, and what limits it.

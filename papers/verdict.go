@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ type Verdict struct {
 	Why      string `json:"why,omitempty"`      // reason for NotJudged
 	Ratio    *Ratio `json:"ratio,omitempty"`    // More / Less, or Value, as measured
 	Figures  string `json:"figures,omitempty"`  // the readings with their intervals
+
+	logs []float64 // logarithm of the ratio in each turn; nil: not measured in turns
 }
 
 // Results of a Verdict.
@@ -56,7 +59,8 @@ func (e Exhibit) Judge(r Readings, refused string) []Verdict {
 }
 
 // judge judges each instance of the claim and joins them. The quantity is judged by the geometric
-// mean, so only if it is judged for each instance.
+// mean, so only if it is judged for each instance. If all were measured in the same turns, each turn
+// gives one mean.
 func (c Claim) judge(r Readings) Verdict {
 	instances, of := c.instances(r)
 	if len(instances) == 1 {
@@ -67,6 +71,7 @@ func (c Claim) judge(r Readings) Verdict {
 	all := Verdict{Claim: c}
 	var figures, reasons []string
 	var ratios []Ratio
+	var logs [][]float64
 	judged := c.Paper != nil
 	for i, x := range instances {
 		v := x.judgeOne(r)
@@ -74,6 +79,7 @@ func (c Claim) judge(r Readings) Verdict {
 			all.Order = v.Order
 		}
 		judged = judged && v.Quantity != NotJudged
+		logs = append(logs, v.logs)
 		text := of[i] + ": "
 		if v.Ratio != nil {
 			ratios = append(ratios, *v.Ratio)
@@ -88,7 +94,10 @@ func (c Claim) judge(r Readings) Verdict {
 	all.Figures, all.Why = strings.Join(figures, "; "), strings.Join(reasons, "; ")
 	switch {
 	case judged:
-		mean := average(ratios)
+		mean, ok := averageInTurns(logs)
+		if !ok {
+			mean = average(ratios)
+		}
 		all.Ratio, all.Quantity = &mean, c.quantity(mean)
 	case c.Paper != nil:
 		all.Quantity = NotJudged
@@ -118,7 +127,8 @@ func (c Claim) judgeOne(r Readings) Verdict {
 		}
 		found[name] = x
 	}
-	v.Figures, v.Why = strings.Join(figures, ", "), strings.Join(slices.Compact(reasons), "; ")
+	v.Figures = strings.Join(figures, ", ")
+	v.Why = cmp.Or(strings.Join(slices.Compact(reasons), "; "), c.otherDatapath(found))
 	if v.Why != "" {
 		v.refuse()
 		return v
@@ -135,6 +145,20 @@ func (c Claim) judgeOne(r Readings) Verdict {
 	}
 	v.compare(found[c.Less], found[c.More])
 	return v
+}
+
+// otherDatapath returns why the claim is not judged if it compares Open vSwitch in user space with anything
+// else: that datapath is not the paper's, and would decide the claim. Empty: the claim may be judged.
+func (c Claim) otherDatapath(found map[string]Reading) string {
+	if found[c.Less].netdev && found[c.More].netdev {
+		return ""
+	}
+	for _, name := range c.names() {
+		if found[name].netdev {
+			return subject(name) + ": Open vSwitch in user space: not comparable"
+		}
+	}
+	return ""
 }
 
 // refuse marks everything that is claimed as not judged.
@@ -155,7 +179,7 @@ func (v *Verdict) refuse() {
 func (v *Verdict) compare(less, more Reading) {
 	x, ok := ratio(less, more)
 	if ok {
-		v.Ratio = &x
+		v.Ratio, v.logs = &x, logRatios(less.Turns, more.Turns)
 	}
 	switch {
 	case v.Free:

@@ -157,4 +157,37 @@ func TestRatio(t *testing.T) {
 	if mean := average([]Ratio{{2, 1, 4}, {8, 4, 16}}); !near(mean.Mean, 4) || !near(mean.High, 8) || !near(mean.Low, 2) {
 		t.Errorf("average %v, want an interval as wide as that of one ratio", mean)
 	}
+	two, eight := []float64{math.Log(2) + 0.1, math.Log(2) - 0.1}, []float64{math.Log(8) - 0.1, math.Log(8) + 0.1}
+	if mean, ok := averageInTurns([][]float64{two, eight}); !ok || !near(mean.Mean, 4) || !near(mean.High, 4) || !near(mean.Low, 4) {
+		t.Errorf("average in turns %v, %v, want 4 in both turns", mean, ok)
+	}
+	if _, ok := averageInTurns([][]float64{two, nil}); ok {
+		t.Error("an average in turns, although one ratio has none")
+	}
+}
+
+// TestUserSpaceSwitchIsNotComparable checks that Open vSwitch in user space is compared only with itself.
+func TestUserSpaceSwitchIsNotComparable(t *testing.T) {
+	const userSpace = "Open vSwitch 3.1.0, datapath netdev, ports by socket"
+	for _, tt := range []struct{ version, less, more, order string }{
+		{userSpace, "docker/macvlan rtt", "docker/ovs rtt", NotJudged},
+		{userSpace, "docker/macvlan/packet rtt", "docker/ovs/packet rtt", NotJudged},
+		{userSpace, "10", "docker/ovs rtt", NotJudged},
+		{userSpace, "process/ovs rtt", "docker/ovs rtt", Holds},
+		{userSpace, "docker/macvlan rtt", "docker/bridge rtt", Holds},
+		{"Open vSwitch 3.1.0, datapath kernel", "docker/macvlan rtt", "docker/ovs rtt", Holds},
+		{"", "docker/macvlan rtt", "docker/ovs rtt", Holds}, // a record without versions
+	} {
+		record := &Record{Fabrics: map[string]string{"ovs": tt.version}, Readings: map[string]Reading{
+			tt.less: reading(10, 9, 11), tt.more: reading(20, 19, 21),
+		}}
+		v := Claim{Less: tt.less, More: tt.more}.judge(record.readings())
+		if v.Order != tt.order || strings.Contains(v.Why, "Open vSwitch in user space") != (tt.order == NotJudged) {
+			t.Errorf("%+v: %s (%s)", tt, v.Order, v.Why)
+		}
+	}
+	r := Readings{of: map[string]Reading{"docker/ovs rtt": reading(10, 9, 11)}, netdev: true}
+	if v := (Claim{Value: "docker/ovs rtt", Paper: &Span{10, 10}}).judge(r); v.Quantity != NotJudged {
+		t.Errorf("the paper's figure: %s", v.Quantity)
+	}
 }

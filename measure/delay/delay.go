@@ -214,11 +214,12 @@ const Confidence = 0.95
 // An Interval is the mean of repeats, and its confidence interval at the level
 // Confidence.
 type Interval struct {
-	Mean       float64 `json:"mean"`
-	Low        float64 `json:"low"`
-	High       float64 `json:"high"`
-	Repeats    int     `json:"repeats"`
-	Confidence float64 `json:"confidence"` // 0: one repeat gives no interval, and Low and High are the mean
+	Mean       float64   `json:"mean"`
+	Low        float64   `json:"low"`
+	High       float64   `json:"high"`
+	Repeats    int       `json:"repeats"`
+	Confidence float64   `json:"confidence"` // 0: one repeat gives no interval, and Low and High are the mean
+	Each       []float64 `json:"-"`          // the repeats' figures, in their order; nil: not known
 }
 
 // OfRepeats returns Student's confidence interval of figures from different repeats.
@@ -233,7 +234,7 @@ func OfRepeats(figures []float64) Interval {
 		sum += v
 	}
 	mean := sum / float64(n)
-	i := Interval{Mean: mean, Low: mean, High: mean, Repeats: n}
+	i := Interval{Mean: mean, Low: mean, High: mean, Repeats: n, Each: figures}
 	if n == 1 {
 		return i
 	}

@@ -141,6 +141,9 @@ func TestIntervalsAreOfRepeats(t *testing.T) {
 	i := OfRepeats([]float64{9, 10, 11})
 	near(t, "mean", i.Mean, 10)
 	near(t, "half", i.High-i.Mean, 4.302652729911275/math.Sqrt(3)) // Student's t of 2 degrees of freedom
+	if !slices.Equal(i.Each, []float64{9, 10, 11}) {
+		t.Errorf("got the figures %v", i.Each)
+	}
 	if i = OfRepeats([]float64{5}); i.Confidence != 0 || i.Low != 5 || i.High != 5 {
 		t.Errorf("got an interval from one repeat: %+v", i)
 	}
