@@ -96,17 +96,29 @@ func (c Cache) Replace(ctx context.Context, kind, key string, keep func() bool, 
 		err = durable.SyncTree(work) // a crash of the machine could keep the final name without the content
 	}
 	if err == nil {
-		err = hide(final, old)
-	}
-	if err == nil {
-		if err = os.Rename(work, final); err != nil {
-			err = errors.Join(err, hide(old, final)) // put the old folder back
-		}
+		err = exchange(work, final, old)
 	}
 	if err != nil {
 		return "", errors.Join(err, remove(work))
 	}
-	return final, remove(old)
+	// The names must be on disk before the old folder loses its content.
+	return final, errors.Join(durable.Sync(filepath.Dir(final)), remove(work), remove(old))
+}
+
+// exchange gives the folder work the name final. An existing folder final gets the name work in the
+// same step. A file system that cannot exchange names, such as NFS, needs two steps: the existing folder
+// gets the name old, and until the second step there is no final.
+func exchange(work, final, old string) error {
+	if unix.Renameat2(unix.AT_FDCWD, work, unix.AT_FDCWD, final, unix.RENAME_EXCHANGE) == nil {
+		return nil
+	}
+	if err := hide(final, old); err != nil {
+		return err
+	}
+	if err := os.Rename(work, final); err != nil {
+		return errors.Join(err, hide(old, final)) // put the old folder back
+	}
+	return nil
 }
 
 // mountNames reverses the kernel's escapes in the paths of mount points.

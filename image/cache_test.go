@@ -87,6 +87,30 @@ func TestFailedOnceLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestReplaceKeepsTheName checks that Replace exchanges the old folder and the new one in one step. A
+// replacement in two steps first moves the old folder to a name that is occupied here, and fails.
+func TestReplaceKeepsTheName(t *testing.T) {
+	c := Cache{Dir: t.TempDir()}
+	replace := func(content string) string {
+		t.Helper()
+		dir, err := c.Replace(t.Context(), "kernel", "k", func() bool { return false }, func(_ context.Context, dir string) error {
+			occupied := filepath.Join(c.hidden("kernel", "k", "old"), "occupied")
+			return errors.Join(os.MkdirAll(occupied, 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o600))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	replace("first")
+	if b, err := os.ReadFile(filepath.Join(replace("second"), "file")); err != nil || string(b) != "second" {
+		t.Errorf("%q, %v; want the second content", b, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(c.Dir, "kernel", ".k.*")); err != nil || len(left) != 1 {
+		t.Errorf("beside the folder: %q, %v, want only the lock", left, err)
+	}
+}
+
 // TestOnceAfterMounts checks that Once detaches a mount that a killed build left, and does not
 // remove the mounted content.
 func TestOnceAfterMounts(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -91,7 +92,7 @@ func (Container) Pack(_ context.Context, a *Application, t *Tree, dir string) (s
 	if err != nil {
 		return "", err
 	}
-	c := configuration{Architecture: "amd64", OS: "linux", Created: time.Unix(0, 0).UTC().Format(time.RFC3339)}
+	c := configuration{Architecture: runtime.GOARCH, OS: "linux", Created: time.Unix(0, 0).UTC().Format(time.RFC3339)}
 	c.Config.Env, c.Config.Cmd = t.Environment, t.Command
 	c.Config.ExposedPorts = make(map[string]struct{})
 	for port := range maps.Values(a.Ports) {

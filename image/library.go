@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -155,7 +156,7 @@ func (l *linker) find(f *elf.File, o object, name string, search, inherited []fo
 		target := source
 		if !standard(dir) {
 			// An image has no /etc/ld.so.cache, so the library goes where Debian's loader looks first.
-			target = path.Join(standards()[0], name)
+			target = path.Join(standards(runtime.GOARCH)[0], name)
 		}
 		return l.take(o, source, target, inherited)
 	}
@@ -185,11 +186,19 @@ func isCompatible(f *elf.File, file string) bool {
 }
 
 // standard reports whether every loader searches the folder by default.
-func standard(dir string) bool { return slices.Contains(standards(), dir) }
+func standard(dir string) bool { return slices.Contains(standards(runtime.GOARCH), dir) }
 
-// standards returns the folders compiled into the loaders of Debian and other distributions.
-func standards() []string {
-	return []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+// standards returns the folders compiled into the loaders of Debian and other distributions, for an
+// architecture's name in Go. Debian's come first: /lib/TRIPLET (https://wiki.debian.org/Multiarch/Tuples).
+func standards(arch string) []string {
+	folders := []string{"/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+	triplet := map[string]string{
+		"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu", "ppc64le": "powerpc64le-linux-gnu", "riscv64": "riscv64-linux-gnu",
+	}[arch]
+	if triplet == "" {
+		return folders
+	}
+	return append([]string{"/lib/" + triplet, "/usr/lib/" + triplet}, folders...)
 }
 
 // folders returns the folders of the loader's configuration and then the standard ones, which is the
@@ -200,7 +209,7 @@ func (l *linker) folders() ([]string, error) {
 	}
 	var list []string
 	err := readLoaderConf(l.conf, 0, func(dir string) { list = append(list, dir) })
-	l.system = append(list, standards()...)
+	l.system = append(list, standards(runtime.GOARCH)...)
 	return l.system, err
 }
 

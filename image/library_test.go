@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,7 +129,21 @@ func TestLibraryOfTheLoader(t *testing.T) {
 	if err := l.find(f, object{source: self}, name, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.tree.entries["/lib/x86_64-linux-gnu/"+name].source; got != self {
+	if got := l.tree.entries[filepath.Join(standards(runtime.GOARCH)[0], name)].source; got != self {
 		t.Errorf("packed from %q, want %q; all entries: %+v", got, self, l.tree.Entries())
+	}
+}
+
+// TestStandardFolders checks that libraries go where the loader of the architecture looks.
+func TestStandardFolders(t *testing.T) {
+	general := []string{"/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+	for arch, want := range map[string][]string{
+		"amd64":   {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"},
+		"arm64":   {"/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu"},
+		"loong64": nil,
+	} {
+		if got := standards(arch); !slices.Equal(got, append(want, general...)) {
+			t.Errorf("%s: got %q, want first %q", arch, got, want)
+		}
 	}
 }

@@ -32,9 +32,10 @@ import (
 // DefaultRelease is the release to build if none is named.
 const DefaultRelease = "bookworm"
 
-// recipe changes when the content of a base changes, so that an old base in the cache is
-// not used for a new one.
-const recipe = "1"
+// recipe changes when Go code changes the content of a base, such as the arguments of debootstrap, so
+// that an old base in the cache is not used for a new one. The scripts and lists of this package have
+// their own place in the key. Builds with recipe 1 did not always check the archive's signature.
+const recipe = "2"
 
 // kind is the kind of bases in the cache.
 const kind = "debian"
@@ -131,7 +132,8 @@ func (o Options) key() string {
 		keys, _ := os.ReadFile(o.Keyring) // building reports a file that cannot be read
 		text = append(text, keys...)
 	}
-	sum := sha256.Sum256(append([]byte(recipe+initScript+strings.Join(modules, " ")), text...))
+	made := slices.Concat([]string{recipe, kernelScript, installScript, tidyScript, initrdScript, initScript, diskSize}, included, modules)
+	sum := sha256.Sum256(append([]byte(strings.Join(made, " ")), text...))
 	return o.Release + "-" + hex.EncodeToString(sum[:6])
 }
 
@@ -151,14 +153,20 @@ const diskSize = "8G"
 func Programs() []string { return []string{"debootstrap", "gpgv", "chroot", "mkfs.ext4", "tar"} }
 
 // Possible returns nil if this host can build a guest, else a *vitrine.Unsupported.
-func Possible() error {
+func Possible() error { return possible(runtime.GOARCH) }
+
+func possible(arch string) error {
+	const what = "building a Debian guest"
+	if err := image.NeedAMD64(arch, what); err != nil {
+		return err
+	}
 	for _, p := range Programs() {
 		if _, err := exec.LookPath(p); err != nil {
-			return &vitrine.Unsupported{What: "building a Debian guest", Missing: "the program " + p, Do: "install debootstrap, gpgv and e2fsprogs"}
+			return &vitrine.Unsupported{What: what, Missing: "the program " + p, Do: "install debootstrap, gpgv and e2fsprogs"}
 		}
 	}
 	if os.Geteuid() != 0 {
-		return &vitrine.Unsupported{What: "building a Debian guest", Missing: "the privilege to change the root folder (chroot)", Do: "run as root once; the result is kept"}
+		return &vitrine.Unsupported{What: what, Missing: "the privilege to change the root folder (chroot)", Do: "run as root once; the result is kept"}
 	}
 	return nil
 }

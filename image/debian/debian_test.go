@@ -2,6 +2,8 @@ package debian
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
@@ -91,6 +93,16 @@ func TestBuildLeavesNoMount(t *testing.T) {
 	}
 }
 
+// TestGuestNeedsAMD64 checks that another host is told so, before debootstrap runs in vain.
+func TestGuestNeedsAMD64(t *testing.T) {
+	if err := possible("arm64"); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "an amd64 host") {
+		t.Errorf("on arm64: %v", err)
+	}
+	if err := possible("amd64"); err != nil && strings.Contains(err.Error(), "an amd64 host") {
+		t.Errorf("on amd64: %v", err)
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Options{{Release: "Bookworm"}, {Release: "../x"}, {Release: "bullseye"}, {Packages: []string{"--option"}}, {Packages: []string{"a b"}}} {
 		if _, err := builder(t).Base(t.Context(), o); !vitrine.IsBadInput(err) {
@@ -114,6 +126,25 @@ func TestKeyDependsOnOptions(t *testing.T) {
 	}
 	if slices.Sort(keys); len(slices.Compact(slices.Clone(keys))) != 6 {
 		t.Errorf("keys %q", keys)
+	}
+}
+
+// TestKeyDependsOnRecipe checks that a base of recipe 1, whose archive's signature may not have been
+// checked, is not used, and that the lists of packages and modules count.
+func TestKeyDependsOnRecipe(t *testing.T) {
+	o := Options{Release: "bookworm"}
+	unsigned := sha256.Sum256([]byte("1" + initScript + strings.Join(modules, " ") + `{"release":"bookworm"}`))
+	now := o.key()
+	if now == "bookworm-"+hex.EncodeToString(unsigned[:6]) {
+		t.Error("the key is that of recipe 1")
+	}
+	for _, list := range []*[]string{&included, &modules} {
+		kept := *list
+		*list = append(slices.Clone(kept), "another")
+		if o.key() == now {
+			t.Errorf("the key does not depend on %q", kept)
+		}
+		*list = kept
 	}
 }
 

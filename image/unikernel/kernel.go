@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +100,9 @@ func buildTools() []string {
 
 // source returns the archive of the kernel's source, and the kernel's key in the cache.
 func (b Builder) source() (path, key string, err error) {
+	if err := image.NeedAMD64(runtime.GOARCH, "building a kernel"); err != nil {
+		return "", "", err
+	}
 	path = b.Source
 	if path == "" {
 		found, err := filepath.Glob(Sources)
