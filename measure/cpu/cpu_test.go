@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vitrine/internal/bpftest"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/thread"
 )
@@ -272,4 +273,13 @@ func TestTheSplitIsGivenOnlyWhenBothAgree(t *testing.T) {
 	if none := Judge(1000, 10, nil, "no BPF"); none.Split != nil || none.Why != "no BPF" {
 		t.Errorf("judge without BPF: got %+v", none)
 	}
+}
+
+// TestObjectIsOfTheSource checks that the object was compiled again after the C file changed.
+func TestObjectIsOfTheSource(t *testing.T) {
+	object, err := loadAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bpftest.CompiledFrom(t, object, "bpf/account.c")
 }

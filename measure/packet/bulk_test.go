@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"vitrine"
+	"vitrine/internal/bpftest"
 	"vitrine/internal/hosttest"
 	"vitrine/internal/netns"
 )
@@ -206,4 +207,13 @@ func TestBulkRefuses(t *testing.T) {
 	if sent, err := b.Send(ctx, p.stream(1<<31, 0, 64)); err == nil || sent.Packets >= 1<<31 {
 		t.Errorf("send with a cancelled context: got %+v, error %v", sent, err)
 	}
+}
+
+// TestObjectIsOfTheSource checks that the object was compiled again after the C file changed.
+func TestObjectIsOfTheSource(t *testing.T) {
+	object, err := loadBulk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bpftest.CompiledFrom(t, object, "bpf/bulk.c")
 }

@@ -93,8 +93,10 @@ func TestAStalledReceiverShowsAsLateness(t *testing.T) {
 
 // awaitArrivals returns when the far end has received the given number of packets.
 func (p pair) awaitArrivals(t *testing.T, packets uint64) {
-	for t.Context().Err() == nil && !t.Failed() && p.arrivals(t) < packets {
-		runtime.Gosched()
+	for deadline := time.Now().Add(time.Minute); !t.Failed() && p.arrivals(t) < packets; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Errorf("the far end did not receive %d packets", packets)
+		}
 	}
 }
 

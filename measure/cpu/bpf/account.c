@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Charges the time of every CPU to kinds of work, in nanoseconds and without
 // ticks. A kernel event marks each change from one kind of work to another, and
 // its handler charges the time since the previous event.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Writes probes into frames of the kernel (BPF_PROG_TEST_RUN with
 // BPF_F_TEST_XDP_LIVE_FRAMES), sends them on an interface, at once or on a
 // schedule, and counts the frames that the interface takes.

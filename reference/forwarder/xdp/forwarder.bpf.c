@@ -1,7 +1,7 @@
 //go:build ignore
 
-// The forwarder in the kernel. frame.go says which frames it forwards and which
-// ones it leaves to the host.
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The forwarder in the kernel. frame.go says which frames it forwards, and which it leaves to the host.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"vitrine/internal/bpftest"
 	"vitrine/internal/hosttest"
 )
 
@@ -67,6 +68,15 @@ func TestProgramClassifies(t *testing.T) {
 			t.Errorf("%s: became %x", tt.name, out)
 		}
 	}
+}
+
+// TestObjectIsOfTheSource checks that the object was compiled again after the C file changed.
+func TestObjectIsOfTheSource(t *testing.T) {
+	object, err := loadProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bpftest.CompiledFrom(t, object, "forwarder.bpf.c")
 }
 
 func BenchmarkProgram(b *testing.B) {
