@@ -1,7 +1,10 @@
 package catalog
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"vitrine/fabric/impair"
@@ -29,16 +32,19 @@ func known() spec.Known {
 // that all its files are valid, and that it has enough subscribers for its
 // highest rate.
 func TestFilesAreValid(t *testing.T) {
-	packages, err := filepath.Glob("*/deployment.yaml")
-	if err != nil || len(packages) == 0 {
-		t.Fatalf("no packages: %v", err)
+	packages, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, of := range packages {
-		folder := filepath.Dir(of)
+		folder := of.Name()
+		if !of.IsDir() || strings.HasPrefix(folder, "contain-ed-") { // vitrine flex runs those
+			continue
+		}
 		t.Run(folder, func(t *testing.T) {
 			deployments, err := filepath.Glob(filepath.Join(folder, "deployment*.yaml"))
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || !slices.Contains(deployments, filepath.Join(folder, "deployment.yaml")) {
+				t.Fatalf("no deployment.yaml among %q: %v", deployments, err)
 			}
 			for _, deployment := range deployments {
 				if _, err := spec.LoadDeployment(deployment, known()); err != nil {

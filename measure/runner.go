@@ -44,8 +44,8 @@ type Runner struct {
 
 // RunVisits measures the trials that are not on record yet. If a visit fails, or this host does
 // not support it, RunVisits writes the reason to the manifest and continues with the next visit.
-// It does not visit that place again. It returns only errors of the run folder and of the context,
-// and quiet.ErrTooNoisy. It measures nothing if the run has other trials than the visits.
+// It does not visit that place again. It returns only errors of the run folder, of its Guard and of
+// the context, and quiet.ErrTooNoisy. It measures nothing if the run has other trials than the visits.
 func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], measure func(ctx context.Context, r *Runner, open []T) error) (*Runner, error) {
 	r := &Runner{Stage: stage, leftOut: map[string]error{}, pace: pace{began: time.Now(), open: map[int]time.Duration{}}}
 	for _, v := range visits {
@@ -93,6 +93,9 @@ func RunVisits[T Trial](ctx context.Context, stage *Stage, visits []Visit[T], me
 		}
 		if err == nil {
 			continue
+		}
+		if refused := r.Results.Guard(); refused != nil { // no later visit could be recorded
+			return r, refused
 		}
 		r.leftOut[v.Where] = err
 		leaveOut()

@@ -37,6 +37,30 @@ func TestPlanOfAnotherBuildMeasuresNothing(t *testing.T) {
 	}
 }
 
+// TestRefusedTrialEndsTheRun checks that no later place is visited once the run refuses trials.
+func TestRefusedTrialEndsTheRun(t *testing.T) {
+	run, err := result.Create(t.TempDir(), result.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	var visits []Visit[stream]
+	for i, fabric := range []string{"bridge", "ovs"} {
+		x := stream{seq: i + 1, where: Combination{"process", fabric}, repeat: 1, metric: Jitter, way: OneWay, size: 64, rate: 1000, packets: 1000}
+		visits = append(visits, Visit[stream]{Where: x.where.String(), Trials: []stream{x}})
+	}
+	refused, visited := errors.New("refused"), 0
+	_, err = RunVisits(t.Context(), &Stage{Results: run}, visits, func(_ context.Context, r *Runner, open []stream) error {
+		visited++
+		run.Guard = func() error { return refused }
+		_, err := r.Keep(vitrine.Outcome{Key: r.Next(open[0]), Valid: true, Scheduled: 1000, Offered: 1000, Succeeded: 1000})
+		return err
+	})
+	if !errors.Is(err, refused) || visited != 1 || len(run.Outcomes()) > 0 || len(run.Manifest().Unsupported) > 0 {
+		t.Errorf("got the error %v after %d visits, outcomes %+v, left out %v", err, visited, run.Outcomes(), run.Manifest().Unsupported)
+	}
+}
+
 // TestTimeLeft checks the time left in a run whose streams take ten times as long as they send, and
 // in its second session.
 func TestTimeLeft(t *testing.T) {

@@ -21,7 +21,7 @@ type Comparison struct {
 	Rows      []Row   `json:"rows"`           // the highest capacity first
 	Pairs     []Pair  `json:"pairs"`          // the same sizing in two runs
 
-	Warnings []string `json:"warnings,omitempty"` // of sizes whose deployments are of two kinds or change in an overload, and of runs that deployed each size only once
+	Warnings []string `json:"warnings,omitempty"` // of sizes whose deployments are of two kinds or change in an overload, of runs whose host, programs or files differ from those of the first, and of runs that deployed each size only once
 }
 
 // A Row is one size of one run.
@@ -30,7 +30,7 @@ type Row struct {
 	Sizing    string  `json:"sizing"`
 	Substrate string  `json:"substrate"`
 	Options   string  `json:"options"`
-	VCPUs     float64 `json:"vcpus,omitempty"` // absent: not known
+	VCPUs     float64 `json:"vcpus,omitempty"` // of the scalable components together; absent: not known
 	vitrine.Capacity
 	Bottleneck string     `json:"bottleneck"`
 	HostSpeed  *HostSpeed `json:"host_speed"` // during the trials; null: not known
@@ -49,8 +49,9 @@ type Pair struct {
 	// "unknown" if one of the two was not measured, or has a note in its row.
 	Relation string   `json:"relation"`
 	Ratio    *float64 `json:"ratio"` // To / From; null if one of the two was not enclosed, or the relation is unknown
-	// HostRatio is the mean speed of the host during To's trials / during From's; null: not known. A
-	// relation may come from the neighbours if it differs from 1.
+	// HostRatio is the mean speed of the host during To's trials / during From's. A relation may come
+	// from the neighbours if it differs from 1. It is null if it is not known, or if the hosts or
+	// their settings differ: each speed is a share of the best of its own host.
 	HostRatio *float64 `json:"host_ratio"`
 }
 
@@ -156,6 +157,9 @@ func (s *set) comparison() Comparison {
 		}
 	}
 	for _, r := range s.runs {
+		if why := r.differences(); why != "" {
+			c.Warnings = append(c.Warnings, why)
+		}
 		if why := r.oneDeployment(); why != "" {
 			c.Warnings = append(c.Warnings, r.name+": "+why)
 		}
@@ -196,7 +200,8 @@ func (s *set) pairs() []Pair {
 		if p.Relation != unknown && from.Censored == vitrine.CensoredNone && to.Censored == vitrine.CensoredNone && from.Rate > 0 {
 			p.Ratio = new(to.Rate / from.Rate)
 		}
-		if a, b := hostSpeed(base.outcomes), hostSpeed(x.outcomes); a != nil && b != nil {
+		sameHost := len(base.run.Manifest.Host.Differences(x.run.Manifest.Host)) == 0
+		if a, b := hostSpeed(base.outcomes), hostSpeed(x.outcomes); sameHost && a != nil && b != nil {
 			p.HostRatio = new(b.Mean / a.Mean)
 		}
 		pairs = append(pairs, p)

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -90,6 +91,53 @@ func TestCapacityThatIsNoValueIsNotSorted(t *testing.T) {
 	for _, want := range []string{`data-sort="" title="even the lowest rate tried, 40 calls/s, failed">&lt; 40`, `data-sort="">50 `, `data-sort="35">35 `} {
 		if !strings.Contains(section, want) {
 			t.Errorf("the table of capacities lacks %q", want)
+		}
+	}
+}
+
+// TestDifferencesOfRunsAreSaid checks that a comparison names what the second run does not share with the
+// first. The speeds of two hosts have no ratio, because each is a share of the host's own best.
+func TestDifferencesOfRunsAreSaid(t *testing.T) {
+	for _, c := range []struct {
+		want      string
+		change    func(*result.Manifest)
+		otherHost bool
+	}{
+		{"", func(*result.Manifest) {}, false},
+		{"Intel Xeon with 2 CPUs instead of AMD EPYC with 2 CPUs", func(m *result.Manifest) { m.Host.CPUModel = "Intel Xeon" }, true},
+		{"other files: workload, program bono", func(m *result.Manifest) {
+			m.Specs[1].SHA256 = "another"
+			m.Specs = append(m.Specs, result.NewSpec("program bono", "bono", nil))
+		}, false},
+		{"the function epc instead of the function ims; vitrine 2.0 instead of vitrine 1.0; --slowdown 0.1 instead of trials not checked (--shared-cpus)", func(m *result.Manifest) {
+			m.VNF, m.Tool, m.Slowdown = "epc", "vitrine 2.0", 0.1
+		}, false},
+	} {
+		runs := twoRuns(t)
+		c.change(&runs[1].Manifest)
+		for _, o := range runs[1].Outcomes {
+			o.Host.During *= 0.8
+		}
+		var text, js bytes.Buffer
+		if err := errors.Join(report.Compare(&text, runs...), report.CompareJSON(&js, runs...)); err != nil {
+			t.Fatal(err)
+		}
+		var got report.Comparison
+		if err := json.Unmarshal(js.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		var warnings []string
+		if c.want != "" {
+			warnings = []string{"tuesday differs from monday: " + c.want}
+		}
+		if !slices.Equal(got.Warnings, warnings) || c.want != "" && !strings.HasPrefix(text.String(), warnings[0]+"\n") {
+			t.Errorf("got warnings %q, want %q, also in\n%s", got.Warnings, warnings, &text)
+		}
+		if slower := strings.Contains(text.String(), "; the host ran at 0.80 times the speed"); slower == c.otherHost || (got.Pairs[0].HostRatio == nil) != c.otherHost {
+			t.Errorf("%q: got pairs %+v in\n%s", c.want, got.Pairs, &text)
+		}
+		if c.otherHost && !strings.Contains(pageOf(t, runs...), "<li>"+warnings[0]+"</li>") {
+			t.Errorf("the page lacks %q", warnings[0])
 		}
 	}
 }

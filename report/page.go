@@ -260,8 +260,9 @@ func (s *set) mark() string {
 func (s *set) warnings(r *run) []string {
 	list := slices.Clone(r.Warnings)
 	list = append(list, r.invalid()...)
+	list = append(list, r.ended()...)
 	list = append(list, r.heldUp()...)
-	for _, why := range []string{r.oneDeployment(), r.otherPredictions()} {
+	for _, why := range []string{r.late(), r.differences(), r.oneDeployment(), r.otherPredictions()} {
 		if why != "" {
 			list = append(list, why)
 		}

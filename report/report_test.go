@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"vitrine"
 	"vitrine/internal/hosttest"
@@ -492,11 +493,28 @@ func TestRunsAreCompared(t *testing.T) {
 	golden(t, "compared.html", withoutDrawings(page))
 }
 
-// TestTrialsShowTheirDisturbance checks the columns about the backlog, the host and the monitor. A
-// run without these readings must not have them.
+// TestTrialsShowTheirDisturbance checks the columns about the backlog, the host and the monitor, and the
+// warnings about generator and function. A run without these readings must not have them.
 func TestTrialsShowTheirDisturbance(t *testing.T) {
 	d := simulate(t, directed(), "run")
+	failed := 0
+	for i := range d.Outcomes {
+		switch o := &d.Outcomes[i]; {
+		case !o.Valid:
+			o.InstanceEnded, o.Late = o.Seq == 11, time.Minute
+		case o.SuccessRatio() >= 0.9:
+			o.Late = time.Minute
+		default:
+			o.Late = []time.Duration{520 * time.Millisecond, 100 * time.Millisecond}[min(failed, 1)]
+			failed++
+		}
+	}
 	page := pageOf(t, d)
+	for _, want := range []string{"calls began up to 0.52 s late in 1 trial that missed", "an instance of the function ended in 1 trial"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not warn that %s", want)
+		}
+	}
 	_, row, _ := strings.Cut(part(t, page, "trials"), `data-sort="14">14</td>`)
 	row, _, _ = strings.Cut(row, "</tr>")
 	for _, want := range []string{">1.00 0.53 0.99</td>", ">0.004</td>", `data-sort="">–</td>`, ">0.1</td>", "<strong>invalid</strong>: disturbed: a fixed amount of work took 1.9 times as long"} {
@@ -509,10 +527,10 @@ func TestTrialsShowTheirDisturbance(t *testing.T) {
 	}
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
-		o.Host, o.Sampling, o.InFlight = nil, nil, nil
+		o.Host, o.Sampling, o.InFlight, o.Late, o.InstanceEnded = nil, nil, nil, 0, false
 	}
 	page = pageOf(t, d)
-	for _, gone := range []string{">Steal</th>", ">Speed</th>", ">Gap</th>", ">Backlog</th>", "held up"} {
+	for _, gone := range []string{">Steal</th>", ">Speed</th>", ">Gap</th>", ">Backlog</th>", "held up", "calls began", "an instance of the function ended"} {
 		if strings.Contains(page, gone) {
 			t.Errorf("a run without readings has %q", gone)
 		}

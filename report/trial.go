@@ -121,6 +121,39 @@ func (r *run) heldUp() []string {
 		numberOf(n, "trial"), number(longest))}
 }
 
+// late returns a warning if calls began late in trials that missed a threshold.
+func (r *run) late() string {
+	n, longest := 0, 0.0
+	for _, o := range r.Outcomes {
+		if o.Valid && o.Late > vitrine.MostLate && o.SuccessRatio() < r.thresholds()[0] {
+			n++
+			longest = max(longest, o.Late.Seconds())
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("calls began up to %s s late in %s that missed a success ratio: the generator was held up or had no free subscriber, and calls that it then sent all at once may have failed for that reason (see generator_late_s in trials.csv)",
+		number(longest), numberOf(n, "trial"))
+}
+
+// ended returns a warning for each size in whose trials an instance of the function ended.
+func (r *run) ended() (list []string) {
+	for _, x := range r.subjects {
+		n := 0
+		for _, o := range x.outcomes {
+			if o.InstanceEnded {
+				n++
+			}
+		}
+		if n > 0 {
+			list = append(list, fmt.Sprintf("%s: an instance of the function ended in %s: such a trial does not count, so the capacity is that of deployments that survived",
+				x.name, numberOf(n, "trial")))
+		}
+	}
+	return list
+}
+
 func numberOf(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -7,13 +7,16 @@ import (
 	"vitrine"
 )
 
-// ErrDiverged is wrapped in the errors of CheckNew.
+// ErrDiverged is wrapped in the error of CheckNew for another trial on record.
 var ErrDiverged = errors.New("this build of vitrine chooses other trials than the run has")
 
-// CheckNew returns an error if the run already has a trial with the key's seq and attempt. Call it
-// before a trial that Find does not find: a resumed run may have another trial in its place, which
-// another build chose.
+// CheckNew returns an error if Guard does not allow a trial, or if the run already has one with the
+// key's seq and attempt. Call it before a trial that Find does not find: a resumed run may have
+// another trial in its place, which another build chose.
 func (r *Run) CheckNew(key vitrine.Key) error {
+	if err := r.Guard(); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.checkDistinct(key)

@@ -45,6 +45,7 @@ type trialRow struct {
 	Accelerator  string   `parquet:"accelerator,dict"`
 	hostCells
 	samplingCells
+	Late *float64 `parquet:"generator_late_s,optional"`
 }
 
 func newTrialRow(o vitrine.Outcome) trialRow {
@@ -57,7 +58,7 @@ func newTrialRow(o vitrine.Outcome) trialRow {
 		LatencyP95:   latency(o, o.Latency.P95),
 		LatencyP99:   latency(o, o.Latency.P99),
 		Valid:        o.Valid, Reason: o.Reason, Accelerator: o.Accelerator,
-		hostCells: newHostCells(o.Host), samplingCells: newSamplingCells(o.Sampling),
+		hostCells: newHostCells(o.Host), samplingCells: newSamplingCells(o.Sampling), Late: late(o),
 	}
 }
 

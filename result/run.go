@@ -20,6 +20,10 @@ import (
 // A Run is a run folder that is being written. Only one Run of a folder exists on the machine at a
 // time. Its methods may be called from any goroutine.
 type Run struct {
+	// Guard returns an error if the run may have no more trials, such as after an upgrade of the
+	// program that makes them. New runs have one that returns nil. Set it before the first trial.
+	Guard func() error
+
 	dir      string
 	repaired []string
 
@@ -52,7 +56,7 @@ func Create(dir string, m Manifest) (*Run, error) {
 		return nil, err
 	}
 	r := newRun(dir)
-	if err := r.lock(); err != nil {
+	if err := r.lock(os.O_CREATE); err != nil {
 		return nil, err
 	}
 	m.Schema = Schema
@@ -152,7 +156,8 @@ func (r *Run) begin(m Manifest) error {
 
 // Open continues a run. It repairs files that a killed process left incomplete, and Repairs lists
 // the repairs. The error is ErrLocked if another process is writing the run. Open refuses a
-// manifest with another schema, and a folder that CheckLinks refuses.
+// manifest with another schema, a folder that CheckLinks refuses, and one without outcomes.jsonl: no
+// killed process leaves that, and a repair would empty the other files.
 func Open(dir string) (*Run, error) {
 	if err := CheckLinks(dir); err != nil {
 		return nil, err
@@ -164,7 +169,9 @@ func Open(dir string) (*Run, error) {
 		return nil, err
 	}
 	r := newRun(dir)
-	if err := r.lock(); err != nil {
+	if err := r.lock(0); errors.Is(err, fs.ErrNotExist) {
+		return nil, &vitrine.BadInput{File: dir, Found: "no " + journalFile + ", which has the trials", Want: "restore that file, or begin another run with another --out"}
+	} else if err != nil {
 		return nil, err
 	}
 	r.manifest, r.original = m, m
@@ -176,14 +183,14 @@ func Open(dir string) (*Run, error) {
 }
 
 func newRun(dir string) *Run {
-	return &Run{dir: dir, byKey: map[vitrine.Key]int{}, byTrial: map[trial]vitrine.Key{}}
+	return &Run{Guard: func() error { return nil }, dir: dir, byKey: map[vitrine.Key]int{}, byTrial: map[trial]vitrine.Key{}}
 }
 
 // lock opens outcomes.jsonl and takes the folder's lock. The kernel releases the lock when the
-// process ends, however it ends.
-func (r *Run) lock() error {
+// process ends, however it ends. create is os.O_CREATE or 0.
+func (r *Run) lock(create int) error {
 	path := filepath.Join(r.dir, journalFile)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|create, 0o644)
 	if err != nil {
 		return advise("opening "+path, err)
 	}
@@ -370,8 +377,12 @@ func (r *Run) Attempts(key vitrine.Key, most int) (made int, last vitrine.Outcom
 }
 
 // Append adds a finished trial and returns once the trial is on disk. If it fails, the older
-// trials stay intact. It refuses a trial (seq and attempt) that the run already has.
+// trials stay intact. It refuses a trial (seq and attempt) that the run already has, and one that
+// Guard does not allow.
 func (r *Run) Append(o vitrine.Outcome) error {
+	if err := r.Guard(); err != nil {
+		return err
+	}
 	o = clean(o)
 	if err := checkOutcome(o); err != nil {
 		return fmt.Errorf("%s: not written: %w", journalFile, err)

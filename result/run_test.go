@@ -50,7 +50,7 @@ func outcome(seq int) vitrine.Outcome {
 		}},
 		Valid: true, Reason: `one "odd", call`, Accelerator: "kvm",
 		Host:     &vitrine.HostReading{Before: 0.75, During: 0.5, Other: new(0.0123456)},
-		Sampling: &vitrine.Sampling{Gaps: 1, Longest: 2.1},
+		Sampling: &vitrine.Sampling{Gaps: 1, Longest: 2.1}, Late: 520 * time.Millisecond,
 	}
 }
 
@@ -169,9 +169,9 @@ func TestTableHasTheContractsColumns(t *testing.T) {
 	}
 	want := []string{
 		"seq,attempt,substrate,options,sizing,repeat,rate,duration_s,scheduled,offered,succeeded,failed,success_ratio,latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
-			"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio,sampling_longest_s,sampling_gaps",
-		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm|0|0.012346|0.75|0.5||2.1|1`,
-		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg|||||||",
+			"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio,sampling_longest_s,sampling_gaps,generator_late_s",
+		`1|1|process|pinning=on|bn1s-sp1s|1|50.5|3|150|150|149|1|0.993333|1.25|3|12.125|true|one "odd", call|kvm|0|0.012346|0.75|0.5||2.1|1|0.52`,
+		"2|3|qemu||bn1s|2|1000000|0|0|0|0|0|||||false|the generator crashed:\nexit status 1|tcg||||||||",
 	}
 	got := []string{strings.Join(rows[0], ","), strings.Join(rows[1], "|"), strings.Join(rows[2], "|")}
 	if !slices.Equal(got, want) {
@@ -250,6 +250,41 @@ func TestOpenNeedsARun(t *testing.T) {
 	wantError(t, err, "no run to continue", "--resume")
 	_, err = result.Load(filepath.Join(t.TempDir(), "nothing"))
 	wantError(t, err, "holds no run")
+}
+
+// TestOpenNeedsTheJournal checks that a run without outcomes.jsonl, as in a backup without its largest
+// file, stays as it is.
+func TestOpenNeedsTheJournal(t *testing.T) {
+	dir := t.TempDir()
+	r := create(t, dir)
+	appendAll(t, r, 1)
+	closed(t, r)
+	table, journal := read(t, dir, "trials.csv"), filepath.Join(dir, "outcomes.jsonl")
+	if err := os.Remove(journal); err != nil {
+		t.Fatal(err)
+	}
+	_, err := result.Open(dir)
+	wantError(t, err, dir, "no outcomes.jsonl", "restore that file", "--out")
+	if !vitrine.IsBadInput(err) {
+		t.Errorf("got %v, want bad input", err)
+	}
+	if _, err := os.Stat(journal); !errors.Is(err, fs.ErrNotExist) || !bytes.Equal(read(t, dir, "trials.csv"), table) {
+		t.Errorf("Open changed the folder: outcomes.jsonl: %v", err)
+	}
+}
+
+// TestGuardRefusesTrials checks that a trial can neither begin nor be recorded if the guard refuses it.
+func TestGuardRefusesTrials(t *testing.T) {
+	r := create(t, t.TempDir())
+	appendAll(t, r, 1)
+	replaced := errors.New("replaced")
+	r.Guard = func() error { return replaced }
+	if err := r.CheckNew(outcome(2).Key); !errors.Is(err, replaced) {
+		t.Errorf("CheckNew returns %v", err)
+	}
+	if err := r.Append(outcome(2)); !errors.Is(err, replaced) || len(r.Outcomes()) != 1 {
+		t.Errorf("Append returns %v; the run has %d trials", err, len(r.Outcomes()))
+	}
 }
 
 func TestAnotherSchemaIsRefused(t *testing.T) {

@@ -27,8 +27,8 @@ type Summary struct {
 
 // A Sizing is one size, measured on one substrate with one set of options.
 type Sizing struct {
-	Name        string  `json:"name"` // "bn1s-sp2m-hs1l"
-	VCPUs       float64 `json:"vcpus"`
+	Name        string  `json:"name"`  // "bn1s-sp2m-hs1l"
+	VCPUs       float64 `json:"vcpus"` // of the scalable components together
 	MemoryBytes int64   `json:"memory_bytes"`
 	Substrate   string  `json:"substrate"`
 	Options     string  `json:"options"`              // "pinning=on"; empty if none vary
@@ -43,7 +43,8 @@ type Sizing struct {
 	Bottleneck  string             `json:"bottleneck"`  // component; empty: unknown
 	Utilization map[string]float64 `json:"utilization"` // component -> used / given at capacity, 0..1
 	Trials      int                `json:"trials"`
-	LoadSeconds float64            `json:"load_seconds"` // time under load, including invalid trials and without warm-ups
+	Ended       int                `json:"ended_trials,omitempty"` // of the trials: invalid because an instance of the function ended
+	LoadSeconds float64            `json:"load_seconds"`           // time under load, including invalid trials and without warm-ups
 	Search      *Search            `json:"search,omitempty"`
 }
 

@@ -14,12 +14,12 @@ const TableHeader = "seq,attempt,substrate,options,sizing,repeat,rate,duration_s
 	"scheduled,offered,succeeded,failed,success_ratio," +
 	"latency_p50_ms,latency_p95_ms,latency_p99_ms,valid,reason,accelerator," +
 	"host_steal_cpus,host_other_cpus,host_speed_before_ratio,host_speed_during_ratio,host_speed_after_ratio," +
-	"sampling_longest_s,sampling_gaps"
+	"sampling_longest_s,sampling_gaps,generator_late_s"
 
 // tableRow returns one outcome in the columns of TableHeader. Unknown values are empty: the ratio
 // if nothing was scheduled, a latency if nothing succeeded, the accelerator without virtual
-// machines, the host's columns if the host was not read, and the monitor's if the trial was not
-// monitored.
+// machines, the host's columns if the host was not read, the monitor's if the trial was not
+// monitored, and the generator's if its report does not have it.
 func tableRow(o vitrine.Outcome) []string {
 	host, sampling := newHostCells(o.Host), newSamplingCells(o.Sampling)
 	return []string{
@@ -32,7 +32,7 @@ func tableRow(o vitrine.Outcome) []string {
 		optional(latency(o, o.Latency.P50)), optional(latency(o, o.Latency.P95)), optional(latency(o, o.Latency.P99)),
 		strconv.FormatBool(o.Valid), o.Reason, o.Accelerator,
 		optional(host.Steal), optional(host.Other), optional(host.Before), optional(host.During), optional(host.After),
-		optional(sampling.Longest), sampling.gaps(),
+		optional(sampling.Longest), sampling.gaps(), optional(late(o)),
 	}
 }
 
@@ -91,6 +91,14 @@ func (c samplingCells) gaps() string {
 		return ""
 	}
 	return strconv.FormatInt(*c.Gaps, 10)
+}
+
+// late returns by how many seconds calls began late at most; nil if the generator does not report it.
+func late(o vitrine.Outcome) *float64 {
+	if o.Late == 0 {
+		return nil
+	}
+	return sixDigits(o.Late.Seconds())
 }
 
 // latency returns a quantile in milliseconds; nil if no call has one.

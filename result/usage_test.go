@@ -150,12 +150,13 @@ func TestParquetMatchesTheTables(t *testing.T) {
 		After       *float64 `parquet:"host_speed_after_ratio,optional"`
 		Longest     *float64 `parquet:"sampling_longest_s,optional"`
 		Gaps        *int64   `parquet:"sampling_gaps,optional"`
+		Late        *float64 `parquet:"generator_late_s,optional"`
 	}
 	trials, err := parquet.ReadFile[trial](filepath.Join(dir, "trials.parquet"))
 	if err != nil || len(trials) != 3 {
 		t.Fatalf("%v, %v", trials, err)
 	}
-	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || *trials[1].Other != 0.012346 || trials[1].After != nil || *trials[1].Longest != 2.1 || *trials[1].Gaps != 1 || trials[2].Ratio != nil {
+	if trials[1].Seq != 2 || trials[1].Rate != 101 || *trials[1].Ratio != 0.993333 || !trials[1].Valid || trials[1].Accelerator != "kvm" || *trials[1].Other != 0.012346 || trials[1].After != nil || *trials[1].Longest != 2.1 || *trials[1].Gaps != 1 || *trials[1].Late != 0.52 || trials[2].Ratio != nil {
 		t.Errorf("trials %+v", trials)
 	}
 	type usage struct {

@@ -280,12 +280,16 @@ func (c *Campaign) findOrRun(ctx context.Context, at *site, key vitrine.Key, ste
 		return vitrine.Outcome{}, false, errEnough
 	}
 	c.emit(Event{Kind: TrialBegins, Choice: at.choice, Sizing: at.sizing, Step: step, Key: key})
-	if err := at.ready(ctx, step.Restart, max(c.Workload.Settle, step.Settle)); err != nil {
+	lost, err := at.ready(ctx, step.Restart, max(c.Workload.Settle, step.Settle))
+	if err != nil {
 		return vitrine.Outcome{}, false, fmt.Errorf("sizing %s: %w", at.sizing, err)
 	}
 	outcome, err := at.runTrial(ctx, key, step.Duration)
 	if err != nil {
 		return outcome, false, err
+	}
+	if lost != "" {
+		addNote(&outcome, fmt.Sprintf("from this trial on repeat %d has another deployment, because %s", key.Repeat, lost))
 	}
 	c.fresh = true
 	return outcome, false, c.Results.Append(outcome)

@@ -67,26 +67,49 @@ func (s *site) runTrial(ctx context.Context, key vitrine.Key, window time.Durati
 	}
 	out = outcomeOf(report, key, window, cmp.Or(trialErr, startErr))
 	judgeUnsent(&out, s.Workload.Thresholds)
+	out.InstanceEnded = !out.Valid && s.deployment.Ended() != nil
 	out.Accelerator = s.bed.Accelerator
 	out.Overhead = max(took-out.Duration, 0)
-	end := begin.Add(out.Duration)
-	out.Use, out.Sampling = watch.Use(begin, end), new(watch.Sampling(begin, end))
+	out.Use, out.Sampling = readUse(watch, begin, begin.Add(out.Duration), ended)
 	host.judge(&out, s.generator, s.deployment.Vantages(), watch.Use(host.from, host.to))
 	judgeClock(&out, ended.Round(0).Sub(started), took)
 	noteKilled(&out, watch.Killed())
 	return out, nil
 }
 
+// readUse returns the mean use in the window from begin to end, and how regularly it was sampled until
+// the trial ended, at the time ended. A generator may end before its window, because its last call did.
+// If that is before half of the window, the sampling is nil: most of the window was not watched.
+func readUse(watch *monitor.Monitor, begin, end, ended time.Time) (map[string]vitrine.Use, *vitrine.Sampling) {
+	uses := watch.Use(begin, end)
+	if ended.Sub(begin) >= end.Sub(begin)/2 {
+		if ended.Before(end) {
+			end = ended
+		}
+		return uses, new(watch.Sampling(begin, end))
+	}
+	for _, u := range uses {
+		for metric := range u.Missing {
+			u.Missing[metric] = "the trial ended before half of its window: it failed, its generator simulates, or window_start_unix_s is wrong"
+		}
+	}
+	return uses, nil
+}
+
 // noteKilled adds to the reason how many processes of each instance the kernel killed for lack of
 // memory. The trial may be valid, because the memory limit belongs to the size.
 func noteKilled(out *vitrine.Outcome, killed map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(killed)) {
-		note := fmt.Sprintf("the kernel killed %d of %s's processes for lack of memory", killed[name], name)
-		if out.Reason != "" {
-			note = out.Reason + "; " + note
-		}
-		out.Reason = note
+		addNote(out, fmt.Sprintf("the kernel killed %d of %s's processes for lack of memory", killed[name], name))
 	}
+}
+
+// addNote adds a note to the reason.
+func addNote(out *vitrine.Outcome, note string) {
+	if out.Reason != "" {
+		note = out.Reason + "; " + note
+	}
+	out.Reason = note
 }
 
 // outcomeOf converts the report to the outcome of a trial. If there is a fault, which says why the

@@ -53,16 +53,33 @@ func (s *site) open(ctx context.Context) (err error) {
 }
 
 // ready prepares the sizing for the next trial. It deploys the sizing afresh if the search asks
-// for that or the function needs it, and otherwise lets the function settle.
-func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) error {
+// for that or the function needs it, and otherwise lets the function settle. If the search counts on a
+// deployment that no longer runs, ready replaces it, and lost says why it does not run.
+func (s *site) ready(ctx context.Context, restart bool, settle time.Duration) (lost string, err error) {
 	if s.bed == nil {
 		if err := s.open(ctx); err != nil {
-			return err
+			return "", err
 		}
 	}
-	if s.deployment != nil && !restart && !s.stale {
-		return wait(ctx, settle)
+	switch {
+	case restart || s.stale:
+	case s.deployment == nil:
+		lost = "the run was resumed"
+	default:
+		if err := wait(ctx, settle); err != nil {
+			return "", err
+		}
+		ended := s.deployment.Ended()
+		if ended == nil {
+			return "", nil
+		}
+		lost = oneLine(ended).Error()
 	}
+	return lost, s.redeploy(ctx)
+}
+
+// redeploy deploys the sizing afresh.
+func (s *site) redeploy(ctx context.Context) error {
 	placed := s.deployment == nil
 	if placed {
 		instances, err := s.place(s.sizing, s.choice)

@@ -40,15 +40,20 @@ func (c *Campaign) evaluate(s *site, rates seeking, all []vitrine.Outcome, stopp
 		Name: sizing.String(), VCPUs: m.Resources.VCPUs, MemoryBytes: m.Resources.Memory,
 		Substrate: choice.Substrate, Options: choice.Options, Again: m.Again, Unfinished: unfinished,
 		Capacities: m.Capacities, Bottleneck: m.Bottleneck, Utilization: m.Utilization[c.Deployment.Mode.ScaleOn],
-		Trials: len(all), LoadSeconds: rate.LoadSeconds(all),
+		Trials: len(all), Ended: count(all, func(o vitrine.Outcome) bool { return o.InstanceEnded }), LoadSeconds: rate.LoadSeconds(all),
 		Search: searchConfig(c.Workload.Search, rates.cfg),
 	})
+	c.summary.InvalidTrials += count(all, func(o vitrine.Outcome) bool { return !o.Valid })
+	return m
+}
+
+func count(all []vitrine.Outcome, is func(vitrine.Outcome) bool) (n int) {
 	for _, o := range all {
-		if !o.Valid {
-			c.summary.InvalidTrials++
+		if is(o) {
+			n++
 		}
 	}
-	return m
+	return n
 }
 
 // conclude names the best of the measured sizings.

@@ -109,7 +109,8 @@ func serve(args []string) error {
 }
 
 // drive is a generator that follows the contract. The parameter "fault" makes it fail. Above
-// "ceiling" calls per second, every second call fails. Its window begins after "delay".
+// "ceiling" calls per second, every second call fails. Its window begins after "delay". With "simulate"
+// it makes all calls at once, and its window begins when it is over.
 func drive(args []string) error {
 	t, err := load.ReadTrial(args, os.Environ())
 	if err != nil {
@@ -144,6 +145,9 @@ func drive(args []string) error {
 	rec := make([]int64, 1)
 	ceiling, _ := strconv.ParseFloat(t.Params["ceiling"], 64)
 	begin := time.Now()
+	if t.Params["simulate"] != "" {
+		begin = begin.Add(-time.Duration(t.Duration * float64(time.Second)))
+	}
 	histogram := hdrhistogram.New(1, int64(time.Minute), 3)
 	for i := range n {
 		time.Sleep(time.Until(begin.Add(time.Duration(float64(i) / t.Rate * float64(time.Second)))))
@@ -166,6 +170,9 @@ func drive(args []string) error {
 		r.Seconds.Failed[cause] = []int64{count}
 	}
 	time.Sleep(time.Until(begin.Add(time.Duration(t.Duration * float64(time.Second)))))
+	if t.Params["simulate"] != "" {
+		r.WindowStart = float64(time.Now().UnixMicro()) / 1e6
+	}
 	latency, err := histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	if err != nil {
 		return err
@@ -477,6 +484,9 @@ func TestFaultsMakeTrialsInvalid(t *testing.T) {
 					t.Errorf("trial %d.%d: valid %v, reason %q, want %q", o.Seq, o.Attempt, o.Valid, o.Reason, tt.reason)
 				}
 			}
+			if got := summary.Sizings[0].Ended; got != map[bool]int{true: len(outcomes)}[name == "instance dies"] {
+				t.Errorf("the summary says that an instance ended in %d of %d trials", got, len(outcomes))
+			}
 			if got := summary.Sizings[0].Capacities[0].Censored; got != vitrine.CensoredGenerator {
 				t.Errorf("capacity censored %q, want generator, because no trial shows anything about the function", got)
 			}
@@ -528,6 +538,71 @@ func TestUsageBeginsWithTheWindow(t *testing.T) {
 		})
 		if err != nil || first > -0.5 {
 			t.Errorf("%d calls/s: the first sample is %g s after the start of the window, want about 0.9 s before it: %v", int(o.Rate), first, err)
+		}
+	}
+}
+
+// TestWindowThatHasNotPassed uses a generator that answers at once. The monitor cannot watch its window, which
+// is no gap of the monitor.
+func TestWindowThatHasNotPassed(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "simulate: 1")
+	c.config.Workload.Range, c.config.Workload.Repeat = spec.Range{10, 20}, 1
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := c.outcomes()
+	if len(all) == 0 {
+		t.Fatal("the run has no outcomes")
+	}
+	for _, o := range all {
+		front := o.Use["front-1"]
+		if !o.Valid || o.Sampling != nil || front.CPU != nil || !strings.Contains(front.Missing["cpu"], "its generator simulates") {
+			t.Errorf("%g calls/s: valid %t (%s), sampling %+v, CPU of front-1 %v, missing %v", o.Rate, o.Valid, o.Reason, o.Sampling, front.CPU, front.Missing)
+		}
+	}
+}
+
+// A catcher is a substrate that gives the instance front-1 to the test.
+type catcher struct {
+	substrate.Substrate
+	front *substrate.Instance
+}
+
+func (c catcher) Create(ctx context.Context, spec substrate.Spec) (substrate.Instance, error) {
+	in, err := c.Substrate.Create(ctx, spec)
+	if spec.Name == "front-1" {
+		*c.front = in
+	}
+	return in, err
+}
+
+// TestInstanceEndsBetweenTrials ends an instance after the first trial. The next trial must run on a fresh
+// deployment, and say so.
+func TestInstanceEndsBetweenTrials(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, "", "[fr1s]", "ceiling: 25")
+	c.config.Workload.Duration, c.config.Workload.Repeat = 300*time.Millisecond, 1
+	var front substrate.Instance
+	plain := c.config.Testbed.Substrate
+	c.config.Testbed.Substrate = func(ctx context.Context, o spec.Choice, part document.Node) (substrate.Substrate, error) {
+		s, err := plain(ctx, o, part)
+		return catcher{s, &front}, err
+	}
+	c.config.Observe = func(e trial.Event) {
+		if e.Kind == trial.TrialDone && e.Outcome.Seq == 1 {
+			if err := front.Stop(t.Context(), time.Second); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := c.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const note = "from this trial on repeat 1 has another deployment, because front-1 ended"
+	for _, o := range c.outcomes() {
+		if !o.Valid || strings.Contains(o.Reason, note) != (o.Seq == 2) {
+			t.Errorf("trial %d: valid %t, reason %q", o.Seq, o.Valid, o.Reason)
 		}
 	}
 }
@@ -700,11 +775,14 @@ func TestResumeRepeatsNoTrial(t *testing.T) {
 		t.Errorf("%d trials on record after %d fresh ones, want the first 4 unchanged", len(after), fresh)
 	}
 	seen := map[vitrine.Key]bool{}
-	for _, o := range c.outcomes() {
+	for i, o := range c.outcomes() {
 		if seen[o.Key] {
 			t.Errorf("trial %+v was run twice", o.Key)
 		}
 		seen[o.Key] = true
+		if noted := strings.Contains(o.Reason, "repeat 2 has another deployment, because the run was resumed"); noted != (i == 4) {
+			t.Errorf("trial %d of repeat %d has the reason %q", o.Seq, o.Repeat, o.Reason)
+		}
 	}
 	if len(summary.Sizings) != 2 {
 		t.Errorf("%d sizings, want 2", len(summary.Sizings))
