@@ -14,9 +14,7 @@ import (
 
 	"vitrine"
 	"vitrine/director/client"
-	"vitrine/flex/config"
 	"vitrine/flex/decide"
-	"vitrine/redline"
 )
 
 // A reading is the answer of one director in this step.
@@ -152,6 +150,9 @@ func (o *Orchestrator) allAnswered() bool {
 // directors answered.
 func (o *Orchestrator) readInstance(in *instance, at time.Time) {
 	in.views, in.known = make([]*client.Instance, len(o.directors)), false
+	if t := o.File.Type(in.Type); t != nil {
+		in.bound = t.Objective.P99
+	}
 	var views []client.Instance
 	found := 0 // directors that find it away
 	for i, r := range o.directors {
@@ -177,33 +178,16 @@ func (o *Orchestrator) readInstance(in *instance, at time.Time) {
 	in.known = len(in.readings) >= 2
 }
 
-// beginReadings takes the first reading of the instances that this step registered. The next
-// step then has two readings and knows their rate. Without it the rate of the type would seem
-// to fall in a burst, just when new instances become active.
+// beginReadings takes the first reading of the instances that this step registered. They have had no
+// transactions, so their figures are known. The next step has two readings and knows their rate. Without
+// the first reading the rate of the type would seem to fall in a burst, just when new instances become active.
 func (o *Orchestrator) beginReadings(at time.Time) {
 	for _, in := range o.instances {
 		if len(in.readings) == 0 {
 			o.readInstance(in, at)
+			in.known = len(in.readings) > 0
 		}
 	}
-}
-
-// lastStep returns the traffic of an instance between the last two readings.
-func (in *instance) lastStep() client.Span {
-	n := len(in.readings)
-	if n < 2 {
-		return client.Span{}
-	}
-	return in.readings[n-1].Since(in.readings[n-2])
-}
-
-// lately returns the traffic of an instance within decide.Window.
-func (in *instance) lately() client.Span {
-	n := len(in.readings)
-	if n < 2 {
-		return client.Span{}
-	}
-	return in.readings[n-1].Since(in.readings[0])
 }
 
 func (o *Orchestrator) readType(name string, at time.Time) {
@@ -402,53 +386,6 @@ func (o *Orchestrator) leave(ctx context.Context, i int, d Director) {
 			o.drop(ctx, i, d, name)
 		}
 	}
-}
-
-// view returns the input of the policy.
-func (o *Orchestrator) view(now time.Time) decide.View {
-	v := decide.View{Now: now, Limits: o.Limits, StoreAway: o.isStoreAway(), Booted: o.booted, Died: o.died}
-	rates, spans := map[string]float64{}, map[string][]client.Span{} // by type
-	for _, in := range o.instances {
-		i := decide.Instance{Name: in.Name, Type: in.Type, Flavor: in.Size, Was: in.Was, State: in.State, Since: in.since, Known: in.known, Success: 1}
-		if in.Manual && in.State <= decide.Draining {
-			i.State = decide.Stopping // the policy must replace an instance that a user drains, and must not resume it
-		}
-		if !in.away.IsZero() {
-			i.Away = max(now.Sub(in.away), 1) // the directors' answers are newer than now
-		}
-		if in.known {
-			late := in.lately()
-			i.Rate, i.InFlight, i.P99, i.Success = in.lastStep().Rate(), int(late.InFlight), late.Quantile(0.99), late.Success()
-			if t := o.File.Type(in.Type); t != nil && t.Drain == config.DrainDialogs {
-				i.Dialogs = int(max(late.Dialogs, 0))
-			}
-			rates[in.Type] += i.Rate
-			if i.State == decide.Active && in.Lost == 0 {
-				spans[in.Type] = append(spans[in.Type], late)
-			}
-		}
-		if in.unit.Use != nil {
-			i.CPU, i.CPUKnown = *in.unit.Use, true
-		}
-		v.Instances = append(v.Instances, i)
-	}
-	for _, t := range o.Types {
-		r := o.types[t.Name]
-		refused := client.Span{Ended: map[string]uint64{"failed": uint64(r.rate * decide.Window.Seconds())}}
-		chance := !objective(t.Objective).Broken(append(spans[t.Name], refused)...)
-		v.Types = append(v.Types, decide.TypeView{Type: t, Known: r.known, Rate: rates[t.Name] + r.rate, Refused: r.rate, Leased: r.leased, Chance: chance})
-	}
-	return v
-}
-
-// objective returns an objective as redline measures and judges it. Without a bound on latency, any latency
-// meets it.
-func objective(o decide.Objective) redline.Objective {
-	r := redline.Objective{Success: o.Success, Latency: o.P99}
-	if o.P99 > 0 {
-		r.Quantile = 0.99
-	}
-	return r
 }
 
 var _ Director = (*client.Client)(nil)

@@ -6,6 +6,8 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"vitrine/flex/config"
+	"vitrine/flex/decide"
 	"vitrine/redline"
 )
 
@@ -14,28 +16,83 @@ import (
 type Cost struct {
 	Idle float64 `json:"idle_vcpus"`
 	Each float64 `json:"transaction_seconds"` // CPU seconds; 0: not known.
+	Near float64 `json:"near_rate,omitzero"`  // Rate near which the cost holds, because Idle is not known; 0: any rate.
 }
 
-// costOf fits a line to the CPU use of the steps of a measurement. ok is false if no valid
-// step has a known CPU use, or if the slope is not positive.
-func costOf(steps []redline.Step) (c Cost, ok bool) {
+// holdsAt reports whether the cost is known at a rate.
+func (c Cost) holdsAt(rate float64) bool {
+	const most = 2 // highest ratio of the rate to Near, and of Near to the rate
+	return c.Each > 0 && (c.Near == 0 || rate >= c.Near/most && rate <= c.Near*most)
+}
+
+// costOf fits a line to the CPU use of the steps of a measurement. One or two steps do not show the
+// use without load. For them, costOf keeps idle, the use that was known before, in CPUs. If that is 0,
+// the cost holds only near their rates. ok is false if no valid step has a known CPU use, or if the
+// slope is not positive.
+func costOf(steps []redline.Step, idle float64) (c Cost, ok bool) {
 	var rates, cpus []float64
 	for i := range steps {
 		if s := &steps[i]; s.CPU > 0 && s.Rate > 0 && !s.Stopped && s.Invalid == "" {
 			rates, cpus = append(rates, s.Rate), append(cpus, s.CPU)
 		}
 	}
-	if len(rates) == 0 {
+	few := len(rates) <= 2
+	switch {
+	case len(rates) == 0:
 		return c, false
-	}
-	if len(rates) > 2 {
+	case !few:
 		c.Idle, c.Each = stat.LinearRegression(rates, cpus, nil, false)
+	case idle > 0:
+		c.Idle = idle
+		for i := range rates {
+			c.Each += (cpus[i] - idle) / rates[i] / float64(len(rates))
+		}
 	}
 	if c.Idle < 0 || c.Each <= 0 {
 		c.Idle = 0
 		_, c.Each = stat.LinearRegression(rates, cpus, nil, true)
+		if few {
+			c.Near = stat.Mean(rates, nil)
+		}
 	}
 	return c, c.Each > 0
+}
+
+// costOfSize returns the expected CPU cost of an instance: measured by redline, or else from
+// the profile in the file. Each is 0 if neither has it.
+func (o *Orchestrator) costOfSize(p *Profile, typeName, size string) Cost {
+	if c, ok := p.Costs[size]; ok {
+		return c
+	}
+	return o.Costs[typeName][size]
+}
+
+// watchCPU adds this second to the drift detection of the type. It skips seconds in which the
+// type is scaled or measured, or in which some figure or the cost at some rate is unknown.
+func (o *Orchestrator) watchCPU(t *config.Type, p *Profile, now time.Time) {
+	if r := o.types[t.Name]; t.Redline.Drift == 0 || r == nil || r.leased {
+		return
+	}
+	var used, transactions float64
+	var expected Cost
+	for _, in := range o.instances {
+		if in.Type != t.Name {
+			continue
+		}
+		cpus, ok := in.cpus()
+		cost := o.costOfSize(p, t.Name, in.Size)
+		if in.State != decide.Active || !in.known || !ok || !cost.holdsAt(in.lately().Rate()) || now.Sub(in.since) < calm {
+			return
+		}
+		rate := in.lastStep().Rate()
+		used += cpus
+		transactions += rate
+		expected.Idle += cost.Idle
+		expected.Each += cost.Each * rate
+	}
+	if transactions > 0 {
+		p.drifts.add(now, used, transactions, expected)
+	}
 }
 
 // The rule of drift. A window votes for drift if the CPU time used is above 1 + drift times

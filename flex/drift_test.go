@@ -137,16 +137,20 @@ func TestCostIsALineThroughTheSteps(t *testing.T) {
 	line := []redline.Step{step(100, 0.15), step(200, 0.25), step(300, 0.35), {Rate: 400, CPU: 9, Stopped: true}}
 	for name, c := range map[string]struct {
 		steps []redline.Step
+		idle  float64 // known before
 		want  Cost
 		ok    bool
 	}{
-		"a line":           {line, Cost{Idle: 0.05, Each: 0.001}, true},
-		"one step":         {line[:1], Cost{Each: 0.0015}, true},
-		"falling with use": {[]redline.Step{step(100, 0.3), step(200, 0.2), step(300, 0.1)}, Cost{Each: 0.0007142857}, true},
-		"CPU not known":    {[]redline.Step{{Rate: 100}}, Cost{}, false},
+		"a line":                             {line, 0.5, Cost{Idle: 0.05, Each: 0.001}, true},
+		"one step":                           {line[:1], 0, Cost{Each: 0.0015, Near: 100}, true},
+		"two steps":                          {line[:2], 0, Cost{Each: 0.0013, Near: 150}, true},
+		"two steps, idle use known":          {line[:2], 0.05, Cost{Idle: 0.05, Each: 0.001}, true},
+		"two steps, more idle use than used": {line[:2], 0.5, Cost{Each: 0.0013, Near: 150}, true},
+		"falling with use":                   {[]redline.Step{step(100, 0.3), step(200, 0.2), step(300, 0.1)}, 0, Cost{Each: 0.0007142857}, true},
+		"CPU not known":                      {[]redline.Step{{Rate: 100}}, 0.05, Cost{}, false},
 	} {
-		got, ok := costOf(c.steps)
-		if ok != c.ok || math.Abs(got.Idle-c.want.Idle) > 1e-9 || math.Abs(got.Each-c.want.Each) > 1e-9 {
+		got, ok := costOf(c.steps, c.idle)
+		if ok != c.ok || got.Near != c.want.Near || math.Abs(got.Idle-c.want.Idle) > 1e-9 || math.Abs(got.Each-c.want.Each) > 1e-9 {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, ok, c.want)
 		}
 	}

@@ -278,6 +278,9 @@ func TestDirectorAwayChangesNothing(t *testing.T) {
 		if n := r.inState(decide.Active); n != 3 {
 			t.Fatalf("got %d instances for 50/s at 20/s each, want 3: %+v", n, r.Events())
 		}
+		if r.has("hold", "no fresh metrics") {
+			t.Errorf("the figures of a new instance count as unknown: %+v", r.Events())
+		}
 		r.types["registration"].rate = 7 // messages that no instance got, per second, at the last answer
 		r.director.err, r.director.rate = errors.New("no route to host"), 0
 		starts := len(r.runner.starts)
@@ -1016,7 +1019,8 @@ func TestServicesComeFirst(t *testing.T) {
 }
 
 // TestServicesComeFirstInANewHolder ends the holder, and with it all units. The next one must get the services before
-// the instances too, and the status must say what is waited for.
+// the instances too, and the status must say what is waited for. Until then, figures must not stay known without
+// a director that answers.
 func TestServicesComeFirstInANewHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "services: [{name: store, command: [store]}, {name: director, command: [director]}]\n")
@@ -1027,6 +1031,12 @@ func TestServicesComeFirstInANewHolder(t *testing.T) {
 		if why := r.Status().Types[0].Why; len(why) != 1 || !strings.Contains(why[0], "service store has not been ready yet") {
 			t.Errorf("the status gives the reasons %q", why)
 		}
+		r.director.err = errors.New("no route to host")
+		r.step(t.Context())
+		if s := r.Status(); s.Types[0].Known || len(s.Away) != 1 {
+			t.Errorf("the director does not answer: got figures %+v, unhealthy %q", s.Types[0], s.Away)
+		}
+		r.director.err = nil
 		r.run(20 * time.Second)
 		if want := []string{"service-store", "service-director", "registration-2"}; !slices.Equal(r.runner.starts, want) {
 			t.Errorf("started %q, want %q", r.runner.starts, want)

@@ -39,7 +39,8 @@ type instance struct {
 
 	views    []*client.Instance // entry at each director in this step; nil: the director does not have it
 	readings []client.Reading   // newest last
-	known    bool               // the last two readings are fresh
+	known    bool               // the last two readings are fresh, or the first one is of this step and the instance was new
+	bound    time.Duration      // objective of its type for the 99th percentile of latency; 0: none
 }
 
 // enter changes the state of an instance.

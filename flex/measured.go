@@ -2,6 +2,7 @@ package flex
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -57,13 +58,14 @@ func (m *Measured) String() string {
 func (m *Measured) Found() bool { return m.Verdict == redline.Within || m.Verdict == redline.AtLeast }
 
 // adopt copies a result. The new capacity is the lower end of the confidence interval. A
-// result that is only a lower bound (AtLeast) can raise the capacity but not reduce it.
-func (m *Measured) adopt(r *redline.Result) {
+// result that is only a lower bound (AtLeast) can raise the capacity but not reduce it. idle is the CPU
+// use without load that was known before, in CPUs; 0: not known.
+func (m *Measured) adopt(r *redline.Result, idle float64) {
 	m.Verdict, m.Why, m.Rate, m.Low, m.High = r.Verdict, r.Why, r.Rate, r.Low, r.High
 	if m.Low <= 0 || m.Low > m.Rate {
 		m.Low = m.Rate
 	}
-	if cost, ok := costOf(r.Steps); ok && m.Found() {
+	if cost, ok := costOf(r.Steps, idle); ok && m.Found() {
 		m.Cost = cost
 	}
 	m.Relief = reliefOf(r.Steps)
@@ -89,7 +91,7 @@ const mostMeasured = 200
 // A Profile is the redline state of a type: its measurements and the capacities from them. The
 // state file keeps the exported fields.
 type Profile struct {
-	Given    map[string]float64 `json:"given"`           // Capacities in the file, by size.
+	Given    map[string]float64 `json:"given"`           // Capacities in the file, by size, and the last ones of sizes that were in it.
 	Measured map[string]float64 `json:"measured"`        // Measured capacities, by size. They override Given.
 	Costs    map[string]Cost    `json:"costs"`           // Measured CPU costs, by size.
 	History  []Measured         `json:"history"`         // Oldest first.
@@ -159,13 +161,13 @@ func (p *Profile) meet(given map[string]float64) (changed []string) {
 			changed = append(changed, size)
 		}
 	}
-	p.Given = given
+	maps.Copy(p.Given, given) // a size that is not in the file now may come back with another capacity
 	slices.Sort(changed)
 	return changed
 }
 
 // aim compares the objective in the file with that of the last run. If it has changed, aim discards what was
-// measured, and makes a measurement due.
+// measured and the time of the next measurement: with every, one is due at once.
 func (p *Profile) aim(o decide.Objective) (changed bool) {
 	none := decide.Objective{}
 	if o == none { // redline does not measure without an objective

@@ -171,10 +171,14 @@ func (o *Orchestrator) step(ctx context.Context) {
 		return
 	}
 	o.observe(now, all.units)
-	if !o.runServices(ctx, now, all.units) {
+	ready := o.runServices(ctx, now, all.units)
+	// Before a director has answered, it may be a service that has not started. It is not away then.
+	if ready || slices.Contains(o.admitted, true) {
+		o.takeReadings(all.directors, all.at)
+	}
+	if !ready {
 		return
 	}
-	o.takeReadings(all.directors, all.at)
 	o.obeyDrains(now)
 	o.advance(now)
 	o.endLeases(ctx)

@@ -34,10 +34,12 @@ const calm = 10 * time.Second
 // A measurement is a redline measurement under way.
 type measurement struct {
 	entry    *Measured
+	began    time.Time // has a reading of the monotonic clock, unlike entry.At
 	typeName string
 	cancel   context.CancelCauseFunc
 	done     chan redline.Result // receives the result, once; buffered
 	cpus     cpuLog
+	full     bool // at its begin, a limit left no room for the instances that the load needs
 }
 
 // A cpuLog records the CPU use of an instance in each step of the orchestrator.
@@ -104,6 +106,7 @@ func (o *Orchestrator) runRedline(ctx context.Context, now time.Time, actions []
 			continue
 		}
 		o.measure(ctx, t, in, now, cause, reason)
+		o.measuring.full = slices.ContainsFunc(actions, func(a decide.Action) bool { return a.Type == t.Name && isFull(a) })
 	}
 }
 
@@ -119,20 +122,21 @@ func (o *Orchestrator) followMeasurement(m *measurement, now time.Time) {
 	case r := <-m.done:
 		o.finish(m, r, now)
 	default:
-		if why := o.mustEnd(m.typeName); why != "" {
+		if why := o.mustEnd(m); why != "" {
 			m.cancel(errors.New(why))
 		}
 	}
 }
 
-// mustEnd returns why a measurement of the type must end. Empty: it may continue.
-func (o *Orchestrator) mustEnd(typeName string) string {
+// mustEnd returns why a measurement must end. Empty: it may continue. The load does not end the measurement of a
+// full type, because no instance could start afterwards.
+func (o *Orchestrator) mustEnd(m *measurement) string {
 	for _, name := range slices.Sorted(maps.Keys(o.instances)) {
-		if in := o.instances[name]; in.Type == typeName && in.State != decide.Active {
+		if in := o.instances[name]; in.Type == m.typeName && in.State != decide.Active {
 			return fmt.Sprintf("%s is %s", name, stateName(in.State))
 		}
 	}
-	if t := o.memory.Types[typeName]; t != nil {
+	if t := o.memory.Types[m.typeName]; t != nil && !m.full {
 		if s := t.Sight; max(s.Level, s.Forecast) > s.Capacity {
 			return fmt.Sprintf("%s/s are expected and %s/s can be carried: the type needs more instances", vitrine.Digits(max(s.Level, s.Forecast)), vitrine.Digits(s.Capacity))
 		}
@@ -161,43 +165,6 @@ func (in *instance) limit() (sum float64) {
 		sum += m.VCPUs
 	}
 	return sum
-}
-
-// costOfSize returns the expected CPU cost of an instance: measured by redline, or else from
-// the profile in the file. Each is 0 if neither has it.
-func (o *Orchestrator) costOfSize(p *Profile, typeName, size string) Cost {
-	if c, ok := p.Costs[size]; ok {
-		return c
-	}
-	return o.Costs[typeName][size]
-}
-
-// watchCPU adds this second to the drift detection of the type. It skips seconds in which the
-// type is scaled or measured, or in which some figure is unknown.
-func (o *Orchestrator) watchCPU(t *config.Type, p *Profile, now time.Time) {
-	if r := o.types[t.Name]; t.Redline.Drift == 0 || r == nil || r.leased {
-		return
-	}
-	var used, transactions float64
-	var expected Cost
-	for _, in := range o.instances {
-		if in.Type != t.Name {
-			continue
-		}
-		cpus, ok := in.cpus()
-		cost := o.costOfSize(p, t.Name, in.Size)
-		if in.State != decide.Active || !in.known || !ok || cost.Each == 0 || now.Sub(in.since) < calm {
-			return
-		}
-		rate := in.lastStep().Rate()
-		used += cpus
-		transactions += rate
-		expected.Idle += cost.Idle
-		expected.Each += cost.Each * rate
-	}
-	if transactions > 0 {
-		p.drifts.add(now, used, transactions, expected)
-	}
 }
 
 // due returns why a measurement is due. An empty cause: no measurement is due.
@@ -278,7 +245,11 @@ func (o *Orchestrator) notNow(t *config.Type, now time.Time, actions []decide.Ac
 		return "another measurement has the lease of the type"
 	}
 	for _, a := range actions {
-		if a.Type == t.Name && (a.Kind != decide.Hold || a.Cause != decide.CauseCPU) {
+		switch {
+		case a.Type != t.Name || a.Kind == decide.Hold && a.Cause == decide.CauseCPU || isFull(a):
+		case a.Kind == decide.Hold:
+			return "scaling is on hold: " + a.Reason
+		default:
 			return fmt.Sprintf("scaling is under way: %s: %s", a.Kind, a.Reason)
 		}
 	}
@@ -304,12 +275,18 @@ func (o *Orchestrator) notNow(t *config.Type, now time.Time, actions []decide.Ac
 	return ""
 }
 
+// isFull reports whether an action says that a limit leaves no room for the instances that the load needs.
+// redline measures such a type while it meets the objective, because the capacity in use may be too low.
+func isFull(a decide.Action) bool {
+	return a.Kind == decide.Hold && (a.Cause == decide.CauseMaximum || a.Cause == decide.CauseTotal)
+}
+
 // measure begins a measurement. It saves the state first, so that a restarted orchestrator
 // knows of the interrupted measurement.
 func (o *Orchestrator) measure(ctx context.Context, t *config.Type, in *instance, now time.Time, cause, reason string) {
 	p := o.profiles[t.Name]
 	capacity := o.capacity(in)
-	m := &measurement{typeName: t.Name, done: make(chan redline.Result, 1), entry: &Measured{
+	m := &measurement{typeName: t.Name, began: now, done: make(chan redline.Result, 1), entry: &Measured{
 		At: now.UTC(), Size: in.Size, Instance: in.Name, Cause: cause, Reason: reason, Before: capacity, After: capacity,
 	}}
 	p.Under = m.entry
@@ -349,8 +326,8 @@ func (o *Orchestrator) finish(m *measurement, r redline.Result, now time.Time) {
 	o.measuring, o.changed = nil, true
 	p := o.profiles[m.typeName]
 	e := m.entry
-	e.Seconds = now.Sub(e.At).Seconds()
-	e.adopt(&r)
+	e.Seconds = now.Sub(m.began).Seconds()
+	e.adopt(&r, o.costOfSize(p, m.typeName, e.Size).Idle)
 	if in := o.instances[e.Instance]; in != nil {
 		// Drop the readings that redline's load has distorted, because their latency is no
 		// evidence against the profile. Keep the last one, so that the next step knows the rate.
@@ -388,8 +365,10 @@ func (o *Orchestrator) setCapacity(typeName, size string, rate float64) {
 	}
 }
 
-// takeUpProfiles merges the profiles from the state file with the types of the file.
+// takeUpProfiles merges the profiles from the state file with the types of the file. A type that is
+// not in the file keeps its profile for when it returns.
 func (o *Orchestrator) takeUpProfiles(kept map[string]*Profile) {
+	maps.Copy(o.profiles, kept)
 	for i := range o.Types {
 		d := &o.Types[i]
 		d.Flavors = slices.Clone(d.Flavors) // do not modify the caller's slice

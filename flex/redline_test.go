@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -198,11 +199,12 @@ func TestAMeasurementWaits(t *testing.T) {
 		change func(*redlineRig)
 		want   string
 	}{
-		"few healthy others":  {func(r *redlineRig) { r.director.rates["registration"] = 30 }, "1 healthy instances beside"},
-		"broken objective":    {func(r *redlineRig) { r.director.slow = true }, "objective"},
-		"scaling":             {func(r *redlineRig) { r.runner.boot = 90 * time.Second }, "scaling is under way"},
-		"unknown rate":        {func(r *redlineRig) { r.director.err = errors.New("no route to host") }, "not known"},
-		"more load than fits": {func(r *redlineRig) { r.director.rates["registration"] = 200 }, "scaling is under way"},
+		"few healthy others": {func(r *redlineRig) { r.director.rates["registration"] = 30 }, "1 healthy instances beside"},
+		"broken objective":   {func(r *redlineRig) { r.director.slow = true }, "objective"},
+		"scaling":            {func(r *redlineRig) { r.runner.boot = 90 * time.Second }, "scaling is under way"},
+		"unknown rate":       {func(r *redlineRig) { r.director.err = errors.New("no route to host") }, "not known"},
+		"overload at the maximum": {func(r *redlineRig) { r.director.rates["registration"], r.director.slow = 200, true },
+			"objective"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -211,6 +213,29 @@ func TestAMeasurementWaits(t *testing.T) {
 				r.run(80 * time.Second)
 				if s := r.status(); !strings.Contains(s.Waits, c.want) || len(r.options) > 0 {
 					t.Errorf("redline waits for %q after %d measurements", s.Waits, len(r.options))
+				}
+			})
+		})
+	}
+}
+
+// TestATypeAtALimitIsMeasured gives a type more load than its instances carry by the file, and no room for another
+// one. They meet the objective, so the capacity in the file may be too low, and only a measurement shows that.
+func TestATypeAtALimitIsMeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		rate  float64
+		limit string
+	}{
+		"max":                 {200, ""},
+		"limits of all types": {70, "limits: {instances: 3}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRedlineRig(t, redlineType+c.limit)
+				r.director.rates["registration"] = c.rate
+				r.run(2 * time.Minute)
+				if s := r.status(); r.measurements() != 1 || s.Last == nil || s.Last.Verdict != redline.Within || s.Last.After != 21 {
+					t.Errorf("got %d measurements, status %+v, want one to its end: %+v", r.measurements(), s, r.Events())
 				}
 			})
 		})
@@ -249,6 +274,23 @@ func TestLoadEndsAMeasurement(t *testing.T) {
 		}
 		if s := r.status(); s.Under != nil || s.Last.Verdict != redline.Aborted || s.Last.After != 20 || s.Next == nil {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestTheClockIsSetDuringAMeasurement checks that the length of a measurement is not a difference of wall clock times.
+func TestTheClockIsSetDuringAMeasurement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRedlineRig(t, redlineType)
+		r.orchestrate(time.Minute)
+		defer r.endRedline()
+		if r.measuring == nil {
+			t.Fatalf("no measurement is under way: %+v", r.status())
+		}
+		r.measuring.entry.At = r.measuring.entry.At.Add(-time.Hour) // as if the clock had been set forward since
+		r.orchestrate(time.Minute)
+		if s := r.status(); s.Last == nil || s.Last.Seconds < 60 || s.Last.Seconds > 62 {
+			t.Errorf("got %+v, want a measurement of a minute", s.Last)
 		}
 	})
 }
@@ -363,6 +405,26 @@ func TestDriftCausesAMeasurement(t *testing.T) {
 	})
 }
 
+// TestAQuietNightIsNoDrift measures an instance in two steps, which do not show its CPU use without load, and then
+// lets the load fall to a tenth. The idle use in the CPU time of each transaction must not count as drift.
+func TestAQuietNightIsNoDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const idle, each = 0.03, 0.01
+		r := newRedlineRig(t, strings.Replace(redlineType, "every: 20m, ", "", 1))
+		for i := range r.result.Steps {
+			r.result.Steps[i].CPU = idle + each*r.result.Steps[i].Rate
+		}
+		r.runner.cpus = idle + each*15
+		r.run(30 * time.Minute)
+		r.director.rates["registration"], r.runner.cpus = 4.5, idle+each*4.5/2
+		r.run(time.Hour)
+		ratio, ok := r.profiles["registration"].drifts.median()
+		if s := r.status(); r.measurements() != 1 || s.Waits != "" || !ok || ratio < 0.9 || ratio > 1.1 {
+			t.Errorf("got %d measurements, ratio %g, want 1, and none that is due: %+v", r.measurements(), ratio, s)
+		}
+	})
+}
+
 // TestDriftIsCountedAnewAfterAMeasurement checks that a measurement that finds no CPU time of a
 // transaction does not begin again at once.
 func TestDriftIsCountedAnewAfterAMeasurement(t *testing.T) {
@@ -436,6 +498,43 @@ func TestAnOlderProfileIsKept(t *testing.T) {
 	}
 }
 
+// TestASizeComesBackWithAnotherCapacity takes a size out of the file and puts it back. Its measured capacity must
+// count again only with the old capacity in the file.
+func TestASizeComesBackWithAnotherCapacity(t *testing.T) {
+	for rate, known := range map[float64]bool{20: true, 12: false} {
+		var p Profile
+		p.meet(map[string]float64{"s": 20})
+		p.Measured["s"], p.Costs["s"] = 35, Cost{Each: 0.01}
+		p.meet(map[string]float64{"m": 50})
+		changed := p.meet(map[string]float64{"s": rate})
+		if _, measured := p.Measured["s"]; measured != known || len(p.Costs) != len(p.Measured) || slices.Contains(changed, "s") == known {
+			t.Errorf("%g/s in the file: got changed sizes %q, measured %v, want the old capacity only if %t", rate, changed, p.Measured, known)
+		}
+	}
+}
+
+// TestATypeOutsideTheFileKeepsItsProfile reads a state with the profile of a type that is not in the file
+// now. The state that replaces it must have the profile too.
+func TestATypeOutsideTheFileKeepsItsProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "")
+		const before = `{"version": 1, "memory": {}, "profiles": {"commented-out": {"measured": {"s": 30}, "history": [{"size": "s", "verdict": "within"}]}}}`
+		path := filepath.Join(r.File.State, StateFile)
+		if err := errors.Join(r.Close(), os.WriteFile(path, []byte(before), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		r.begin()
+		r.run(10 * time.Second)
+		s, err := readState(r.File.State)
+		if err != nil || len(s.Instances) == 0 {
+			t.Fatalf("the orchestrator did not write its state: %+v, %v", s, err)
+		}
+		if p := s.Profiles["commented-out"]; p == nil || p.Measured["s"] != 30 || len(p.History) != 1 {
+			t.Errorf("got the profile %+v, want it kept", p)
+		}
+	})
+}
+
 // TestAShorterEveryCounts edits every. The next measurement must not wait for the old time.
 func TestAShorterEveryCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -466,7 +565,7 @@ func TestWhatAResultDoesToTheCapacity(t *testing.T) {
 		"below what it serves": {redline.Result{Verdict: redline.Below, High: 15}, 20},
 	} {
 		m := Measured{Before: 20, After: 20}
-		m.adopt(&c.result)
+		m.adopt(&c.result, 0)
 		if m.After != c.want || m.String() == "" {
 			t.Errorf("%s: got %g, want %g: %s", name, m.After, c.want, &m)
 		}
@@ -479,7 +578,7 @@ func TestLessLoadOnTheHostIsShown(t *testing.T) {
 	m := Measured{Before: 20, After: 20}
 	m.adopt(&redline.Result{Verdict: redline.Within, Rate: 30, Low: 28, High: 33, Steps: []redline.Step{
 		{Neighbours: 50}, {Neighbours: 40}, {Neighbours: 30}, {Neighbours: 5, Invalid: "a director reset its counters"},
-	}})
+	}}, 0)
 	if got := m.String(); !strings.Contains(got, "while the other instances on the host had 40% less load") {
 		t.Errorf("got %q, want 40%% less load", got)
 	}

@@ -21,7 +21,7 @@ func ReadResult(path string, t *config.Type, f config.Flavor) (c Capacity, ok bo
 		return Capacity{}, false, nil
 	}
 	var m Measured
-	m.adopt(&r)
+	m.adopt(&r, 0)
 	if found, want := misfit(&r, &m, t, f); found != "" {
 		return Capacity{}, true, &vitrine.BadInput{File: path, Found: found, Want: want + ", or give rate"}
 	}

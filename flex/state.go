@@ -101,7 +101,7 @@ func readState(folder string) (s state, err error) {
 		return s, fmt.Errorf("read the state: %w", err)
 	}
 	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion || !s.isWhole() {
-		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version, or a damaged one", Want: "remove it: the orchestrator finds running instances without it"}
+		return state{}, &vitrine.BadInput{File: path, Found: "not a state of this version, or a damaged one", Want: "move it away: the orchestrator finds running instances without it, but capacities that redline measured are lost"}
 	}
 	return s, nil
 }

@@ -44,7 +44,7 @@ type TypeStatus struct {
 	Rate      float64        `json:"rate"`               // Transactions that arrive, per second.
 	Refused   float64        `json:"refused"`            // Part of Rate that was refused or lost for lack of an instance.
 	Capacity  float64        `json:"capacity"`           // Capacity of the active instances that some director finds up, in transactions per second.
-	P99       float64        `json:"p99_seconds"`        // 99th percentile of latency over the last seconds, of the worst instance.
+	P99       float64        `json:"p99_seconds"`        // 99th percentile of latency over the last seconds, of the worst instance. A transaction that is late without a response counts as one of about 5 s, or longer.
 	Success   float64        `json:"success"`            // Success ratio over the last seconds, of the worst instance.
 	Instances map[string]int `json:"instances"`          // Number of instances, by state.
 	Leased    bool           `json:"leased,omitempty"`   // redline is measuring an instance of the type: no scaling.

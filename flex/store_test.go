@@ -288,6 +288,9 @@ func TestStoreAwayDrainsNothing(t *testing.T) {
 		r.run(40 * time.Second)
 		r.members("1")
 		active("at 25/s", 2)
+		if !r.view(time.Now()).StoreSlow {
+			t.Error("the policy does not see that the store is slow")
+		}
 		stores.slow()
 		all := maps.Clone(stores)
 		clear(stores)

@@ -84,6 +84,7 @@ type run struct {
 	Options
 	watch
 	result Result
+	began  time.Time // has a reading of the monotonic clock, unlike result.Begun
 
 	weight     float64       // weight of the instance at the rates of base; first, the one without the lease
 	rest       float64       // sum of the weights of the other active instances
@@ -109,7 +110,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := r.survey(ctx); err != nil {
 		return Result{}, err
 	}
-	r.result = newResult(&r.Options, r.instance)
+	r.began = time.Now()
+	r.result = newResult(&r.Options, r.instance, r.began)
 	if !o.DryRun {
 		if err := r.acquire(ctx, o.Holder); err != nil {
 			return Result{}, err

@@ -41,6 +41,16 @@ func TestFindsTheCapacity(t *testing.T) {
 	})
 }
 
+// TestTheClockIsSetDuringAMeasurement checks that the length of a measurement is not a difference of wall clock times.
+func TestTheClockIsSetDuringAMeasurement(t *testing.T) {
+	now := time.Now()
+	r := &run{began: now, result: Result{Verdict: Aborted, Begun: now.Add(-time.Hour).UTC()}} // as if the clock had been set forward since
+	r.conclude()
+	if got := r.result.Seconds; got < 0 || got > 60 {
+		t.Errorf("got %g s, want the time since the begin", got)
+	}
+}
+
 // TestRingingIsNotLate checks that calls that ring for longer than the objective do not count as late.
 func TestRingingIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -494,6 +504,38 @@ func TestShedEndsWithoutOthers(t *testing.T) {
 		}
 		if took := last.Sub(first); took < 2*time.Second || took > 3*time.Second {
 			t.Errorf("the instance got no new work for %s, want until the other one went away after 2s", took)
+		}
+		w.checkRestored(t)
+	})
+}
+
+// TestShedEndsWithTheContext checks that an instance whose load does not fall gets new work again when the
+// context ends. The lease must be gone then, because it prevents starts of instances.
+func TestShedEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(300, 2, three(500)...)
+		why := errors.New("interrupted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		begin := time.Now()
+		var first, last time.Time // of the time with weight 0
+		w.on = func(w *world) {
+			find(w, "a").stopped = w.at.Sub(begin) > 25*time.Second
+			if w.shares()["a"] > 0 {
+				return
+			}
+			if first.IsZero() {
+				first = w.at
+			}
+			if last = w.at; last.Sub(first) > time.Second {
+				cancel(why)
+			}
+		}
+		r, err := Run(ctx, w.options())
+		if !errors.Is(err, why) || r.Verdict != Aborted || r.Rate != 0 || r.Fell != nil {
+			t.Errorf("%s, %v; load fell after %v", &r, err, r.Fell)
+		}
+		if took := last.Sub(first); took < time.Second || took > 2*time.Second {
+			t.Errorf("the instance got no new work for %s, want until the context ended after 1s", took)
 		}
 		w.checkRestored(t)
 	})

@@ -48,7 +48,7 @@ func (r *run) restore(ctx context.Context, err error) (restoring, why error) {
 	if !r.shifted || !isFault && !over || r.last().healthy < r.Min {
 		return r.giveBack(free), err
 	}
-	restoring = r.shed(free)
+	restoring = r.shed(ctx)
 	if over && restoring == nil {
 		err = r.awaitRecovery(ctx)
 	}
@@ -71,22 +71,24 @@ func (r *run) giveBack(ctx context.Context) error {
 
 // shed sets the weight of the instance to 0 until its load has fallen, and then releases the
 // lease. With weight 0 the instance gets no new work. Without that, its load would stay high for a
-// transition time, because known keys stay at the instance.
+// transition time, because known keys stay at the instance. If ctx ends, shed does not wait: the type may
+// need more instances, and the lease prevents starts.
 func (r *run) shed(ctx context.Context) error {
+	free := context.WithoutCancel(ctx)
 	began := time.Now()
-	gated := r.set(ctx, map[string]float64{r.instance: 0})
+	gated := r.set(free, map[string]float64{r.instance: 0})
 	if gated != nil {
 		r.note("cannot set the weight of the instance to 0: %v", gated)
-		return r.giveBack(ctx)
+		return r.giveBack(free)
 	}
 	r.result.Restored = time.Since(began).Seconds()
 	r.note("weights restored in %.1fs; the instance gets no new work until its load has fallen", r.result.Restored)
 	r.awaitFall(ctx, began)
-	return errors.Join(r.release(ctx), r.await(ctx))
+	return errors.Join(r.release(free), r.await(free))
 }
 
-// awaitFall waits until the instance has no more transactions in flight than before the shift, or
-// until too few other instances are healthy. A failed reading does not end the wait, because the
+// awaitFall waits until the instance has no more transactions in flight than before the shift, until too
+// few other instances are healthy, or until ctx ends. A failed reading does not end the wait, because the
 // instance may be gone.
 func (r *run) awaitFall(ctx context.Context, began time.Time) {
 	const deviations = 3
@@ -107,7 +109,12 @@ func (r *run) awaitFall(ctx context.Context, began time.Time) {
 			}
 		}
 		_ = r.keepLease(ctx, time.Now()) // after an error, the lease expires or is released
-		time.Sleep(tick)
+		select {
+		case <-ctx.Done():
+			r.note("interrupted, so the instance gets new work before its load has fallen")
+			return
+		case <-time.After(tick):
+		}
 	}
 	r.note("the load has not fallen in %s", fallTime)
 }

@@ -82,7 +82,7 @@ type Step struct {
 	measured measured
 }
 
-func newResult(o *Options, instance string) Result {
+func newResult(o *Options, instance string, began time.Time) Result {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -90,7 +90,7 @@ func newResult(o *Options, instance string) Result {
 	return Result{
 		Version: ResultVersion, Type: o.Type, Instance: instance, Flavor: o.Flavor, Unit: "transactions/s",
 		Objective: ResultObjective{Success: o.Objective.Success, Latency: milliseconds(o.Objective.Latency), Quantile: o.Objective.Quantile},
-		Verdict:   AtLeast, Steps: []Step{}, Directors: o.Names, Host: host, Begun: time.Now().UTC(),
+		Verdict:   AtLeast, Steps: []Step{}, Directors: o.Names, Host: host, Begun: began.UTC(),
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *Step) line() string {
 // conclude sets the capacity and the final verdict, if the steps show a capacity.
 func (r *run) conclude() {
 	s := &r.result
-	s.Seconds = time.Since(s.Begun).Seconds()
+	s.Seconds = time.Since(r.began).Seconds()
 	if s.Verdict != AtLeast || len(s.Steps) == 0 {
 		return
 	}

@@ -74,12 +74,16 @@ func (f *fleet) settle(v *View) {
 	if !sure {
 		f.mem.Known = time.Time{}
 	}
-	if !sure || f.Leased || f.suspect { // redline overloads an instance on purpose; calls at an instance that hangs fail
+	if !sure || v.StoreSlow || f.isDisturbed() {
 		f.mem.Broken = 0
 		return
 	}
 	f.judge()
 }
+
+// isDisturbed reports whether a broken objective shows nothing about the profile: redline overloads an
+// instance on purpose, or calls fail at an instance that hangs.
+func (f *fleet) isDisturbed() bool { return f.Leased || f.suspect }
 
 // keep stores the decided capacity in the memory.
 func (f *fleet) keep() {
@@ -89,7 +93,7 @@ func (f *fleet) keep() {
 	}
 }
 
-// explain adds a Hold if the metrics of a type, or a missing store, prevent scaling.
+// explain adds a Hold if the metrics of a type, or the store, prevent scaling.
 func (d *decision) explain(f *fleet) {
 	switch {
 	case !f.Known:
@@ -100,12 +104,17 @@ func (d *decision) explain(f *fleet) {
 		d.hold(f, CauseStore, "no store answers, so a low rate does not show a low load: nothing is drained; instances start as the rate asks for it")
 	case f.cutOff:
 		d.hold(f, CauseAway, "active instances that all directors find away: %d, and no other one shows that the directors reach the type: they may hang, or the network is broken; one at a time is started on trial, and only those that were on trial are drained", len(f.lost))
+	case d.StoreSlow && f.broken():
+		d.hold(f, CauseStore, "%s, and the store is past its threshold: that shows no wrong profile, so only the rate starts instances", f.ailment())
 	case f.elsewhere() && f.uneven():
 		d.hold(f, CauseElsewhere, "%s: the instances that do not meet the objective get %s/s and carry %s/s by the profile, and the others have room: the traffic does not follow the weights, so more instances would not help",
 			f.ailment(), vitrine.Digits(f.strained), vitrine.Digits(f.bearable))
 	case f.elsewhere():
 		d.hold(f, CauseElsewhere, "%s at %s/s, %.0f%% of what the active instances carry by the profile: more instances would not help; look at what they depend on",
 			f.ailment(), vitrine.Digits(f.mem.Sight.Level), 100*f.mem.Sight.Level/f.active)
+	case f.success() < f.Objective.Success && f.failsInPart() && !f.isDisturbed():
+		d.hold(f, CauseElsewhere, "%s: %s fails %.3g%% of its transactions, and without such instances the objective is met: more instances would not help; look at its log, or replace it with vitrine flex drain",
+			f.ailment(), f.worst.Name, 100*(1-f.worst.Success))
 	}
 }
 

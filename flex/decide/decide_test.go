@@ -596,7 +596,7 @@ func TestReasons(t *testing.T) {
 			"no active instance shows that the directors reach the type: the next start is when one does"},
 		"one is lost, and one serves": {func(v *decide.View, _ *decide.TypeView, _ *decide.Memory) {
 			b := in("b", decide.Active)
-			b.Away, v.Instances[0].P99 = time.Minute, time.Millisecond
+			b.Away, v.Instances[0].Served = time.Minute, true
 			v.Instances = append(v.Instances, b)
 		}, "drain: away: all directors have found it away for 1m0s, and they reach others of its type"},
 		"one is lost, and one was on trial": {func(v *decide.View, _ *decide.TypeView, m *decide.Memory) {
@@ -605,6 +605,14 @@ func TestReasons(t *testing.T) {
 			v.Instances = append(v.Instances, b)
 			m.Types = map[string]*decide.Track{"register": {Failures: 3, Failed: now.Add(-15 * time.Second)}}
 		}, "drain: away: all directors have found it away for 1m20s, and another one was away before it became active"},
+		"a store is slow": {func(v *decide.View, _ *decide.TypeView, _ *decide.Memory) {
+			v.StoreSlow, v.Instances[0].P99 = true, time.Second
+		}, "hold: store: the 99th percentile of a is 1s, above the objective of 100ms, and the store is past its threshold: that shows no wrong profile, so only the rate starts instances"},
+		"one of three fails": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
+			z.Rate, v.Instances[0].Success, v.Instances[0].Failing = 30, 0, true
+			v.Instances = append(v.Instances, in("b", decide.Active), in("c", decide.Active))
+		}, "hold: elsewhere: the success ratio is 0.666667, below the objective of 0.99: a fails 100% of its transactions, and without such instances the objective is met: " +
+			"more instances would not help; look at its log, or replace it with vitrine flex drain"},
 		"a lost one drains": {func(v *decide.View, z *decide.TypeView, _ *decide.Memory) {
 			b := in("b", decide.Draining)
 			b.Away = time.Second

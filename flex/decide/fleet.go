@@ -16,7 +16,10 @@ type fleet struct {
 	rate      float64 // transactions/s sent to the Active instances
 	good      float64 // part of rate that succeeded
 	slow      float64 // part of rate sent to instances slower than the objective
+	sound     float64 // part of rate sent to instances that are not Failing
+	soundGood float64 // part of sound that succeeded
 	slowest   *Instance
+	worst     *Instance   // the Failing instance with the lowest success ratio; nil: there is none
 	strained  float64     // part of rate sent to instances that do not meet the objective
 	bearable  float64     // capacity of those instances, by the profile
 	cpu       float64     // sum of the known CPU use of the Active instances
@@ -102,10 +105,16 @@ func (f *fleet) addActive(in *Instance, now time.Time, capacity float64) {
 	}
 	f.rate += in.Rate
 	f.good += in.Rate * in.Success
-	f.served = f.served || in.P99 > 0 && in.Success > 0
+	f.served = f.served || in.Served
 	if in.CPUKnown {
 		f.cpu += in.CPU
 		f.metered++
+	}
+	if !in.Failing {
+		f.sound += in.Rate
+		f.soundGood += in.Rate * in.Success
+	} else if f.worst == nil || in.Success < f.worst.Success {
+		f.worst = in
 	}
 	slow := f.Objective.P99 > 0 && in.P99 > f.Objective.P99
 	if slow {
@@ -143,18 +152,26 @@ func (f *fleet) usable(profile float64) float64 { return profile * f.mem.Faith *
 func (f *fleet) nominal(rate float64) float64 { return rate / (f.mem.Faith * (1 - f.Headroom)) }
 
 // success returns the success ratio of all arriving transactions, including refused ones.
-func (f *fleet) success() float64 {
-	if f.rate+f.Refused <= 0 {
+func (f *fleet) success() float64 { return share(f.good, f.rate+f.Refused) }
+
+// share returns part/all; 1 if all is 0.
+func share(part, all float64) float64 {
+	if all <= 0 {
 		return 1
 	}
-	return f.good / (f.rate + f.Refused)
+	return part / all
 }
 
 // seemsBroken reports whether the type as a whole does not meet its objective: too few
 // transactions succeed, or the instances that are too slow serve at least half of them.
 func (f *fleet) seemsBroken() bool {
-	return f.Objective.Success > 0 && f.success() < f.Objective.Success ||
-		f.slow > 0 && f.slow >= f.rate/2
+	return f.success() < f.Objective.Success && !f.failsInPart() || f.slow > 0 && f.slow >= f.rate/2
+}
+
+// failsInPart reports whether some instances are Failing, with less than half of the traffic, and the success
+// ratio is met without them. A wrong profile would make the others fail too.
+func (f *fleet) failsInPart() bool {
+	return f.worst != nil && f.sound > f.rate/2 && share(f.soundGood, f.sound+f.Refused) >= f.Objective.Success
 }
 
 // broken reports whether the type as a whole does not meet its objective, and chance does not explain it.

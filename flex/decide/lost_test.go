@@ -17,7 +17,7 @@ func (w *world) lose(lost func(in *decide.Instance) bool) {
 			in := &v.Instances[i]
 			if in.Away = 0; in.State >= decide.Active && lost(in) {
 				in.Away = min(w.now.Sub(since), w.now.Sub(in.Since))
-				in.Rate, in.P99, in.Success = 0, 0, 1
+				in.Rate, in.P99, in.Success, in.Served = 0, 0, 1, false
 			}
 		}
 	}

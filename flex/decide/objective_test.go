@@ -97,3 +97,40 @@ func TestALeaseIsNoEvidence(t *testing.T) {
 		t.Errorf("got faith %g and %d actions after a lease, want 1 and 0", faith, len(w.log)-before)
 	}
 }
+
+// TestASlowStoreIsNoEvidence lets all instances wait for a store. That the store is past its threshold is known
+// some seconds later. Until then one start may follow, and none after that.
+func TestASlowStoreIsNoEvidence(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(400), simple(1, 50, 100))
+	w.types[0].Headroom = 0.1
+	w.run(100)
+	before := len(w.log)
+	w.alter = func(v *decide.View) {
+		v.StoreSlow = w.second > 112
+		for i := range v.Instances {
+			v.Instances[i].P99 = time.Second
+		}
+	}
+	w.run(300)
+	if faith, n := w.memory.Types["register"].Faith, len(w.log)-before; faith < 0.8 || n > 1 || w.holds[decide.CauseStore] == 0 {
+		t.Errorf("got faith %g, %d actions, %d s of hold, want at least 0.8, at most 1 and at least 1", faith, n, w.holds[decide.CauseStore])
+	}
+	w.load = constant(800)
+	w.run(30)
+	if len(w.log) < before+4 {
+		t.Errorf("got %d actions although the rate has doubled", len(w.log)-before)
+	}
+}
+
+// TestASickInstanceIsNoEvidence lets one of nine instances fail all its transactions. The others meet the objective.
+func TestASickInstanceIsNoEvidence(t *testing.T) {
+	w := newWorld(t, 10*time.Second, constant(800), simple(1, 50, 100))
+	w.types[0].Headroom = 0.1
+	w.run(100)
+	before := len(w.log)
+	w.alter = func(v *decide.View) { v.Instances[0].Success, v.Instances[0].Failing = 0, true }
+	w.run(300)
+	if faith, n := w.memory.Types["register"].Faith, len(w.log)-before; faith != 1 || n > 0 || w.holds[decide.CauseElsewhere] != 300 {
+		t.Errorf("got faith %g, %d actions, %d s of hold, want 1, 0 and 300", faith, n, w.holds[decide.CauseElsewhere])
+	}
+}

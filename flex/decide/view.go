@@ -25,7 +25,7 @@ const (
 // capacity. A shorter time may be a restart or a pause.
 const AwayAfter = 10 * time.Second
 
-// Window is the time over which P99, Success and Chance are taken. One bad second shows in them for as long.
+// Window is the time over which P99, Success, Served, Failing and Chance are taken. One bad second shows in them for as long.
 const Window = 5 * time.Second
 
 // An Objective is the service level objective of a type. A zero field is no objective.
@@ -80,8 +80,10 @@ type Instance struct {
 	Rate     float64       // transactions/s sent to the instance
 	InFlight int           // transactions
 	Dialogs  int           // dialogs, of a type that is drained by dialogs
-	P99      time.Duration // latency, over Window; 0: no transaction ended
+	P99      time.Duration // latency, over Window, with the transactions that became late without a response; 0: there were none
 	Success  float64       // success ratio, over Window; 1 when no transaction ended
+	Served   bool          // a transaction succeeded, within Window
+	Failing  bool          // its failed transactions, over Window, are too many for chance: it alone breaks the success ratio of the objective
 	CPU      float64       // CPU use of its busiest member, as a share of its limit, 0..1
 	CPUKnown bool          // CPU is known
 }
@@ -129,6 +131,9 @@ type View struct {
 	// StoreAway says that no store answers. Transactions that need one fail early, so a low rate does
 	// not show a low load, and a broken objective does not show a wrong profile.
 	StoreAway bool
+	// StoreSlow says that a store is past its threshold. Transactions that wait for it are late, so a
+	// broken objective does not show a wrong profile.
+	StoreSlow bool
 	Booted    []Booted
 	Died      []Died
 }
@@ -165,7 +170,7 @@ const (
 	CauseFailed    Cause = "failed"    // a member died or did not become ready
 	CauseAway      Cause = "away"      // Drain: all directors find it away. Hold: no active instance shows that the directors reach the type
 	CauseMetrics   Cause = "metrics"   // Hold: rates or latencies are not known
-	CauseStore     Cause = "store"     // Hold: no store answers, so nothing is drained
+	CauseStore     Cause = "store"     // Hold: no store answers, so nothing is drained; or the objective is broken while a store is slow
 	CauseLease     Cause = "lease"     // Hold: redline is measuring an instance of the type
 	CauseBackOff   Cause = "back-off"  // Hold: instances died again and again
 	CauseTotal     Cause = "total"     // Hold: the limit of all types together is reached

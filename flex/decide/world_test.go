@@ -158,7 +158,7 @@ func (w *world) serve(z *decide.TypeView) {
 		in.Rate = rate * w.flavor(in.Type, in.Flavor).Capacity / carried
 		in.InFlight = int(in.Rate/10) + i%3
 		use := rate / (carried * w.truth)
-		in.CPU, in.CPUKnown, in.P99, in.Success = min(1, 0.8*use), true, 20*time.Millisecond, 1
+		in.CPU, in.CPUKnown, in.P99, in.Success, in.Served = min(1, 0.8*use), true, 20*time.Millisecond, 1, true
 		if use > 1 {
 			in.P99, in.Success = 500*time.Millisecond, 1/use
 		}

@@ -65,8 +65,8 @@ func Read(path string, q Question) (Answer, error) {
 	if data.Profile.Function != q.Function {
 		return refuse("a profile of "+data.Profile.Function, "want one of "+q.Function+": characterize it, or give rate")
 	}
-	if differ := differences(data.Manifest.Host, q.Host); differ != "" {
-		return refuse("a profile of another host: "+differ, "characterize on this host, or give rate")
+	if differ := data.Manifest.Host.MachineDifferences(q.Host); len(differ) > 0 {
+		return refuse(fmt.Sprintf("a profile of another host: %s there, %s here", differ[0].Then, differ[0].Now), "characterize on this host, or give rate")
 	}
 	setting, size, why := find(data.Profile, q)
 	if size == nil {
@@ -84,21 +84,6 @@ func Read(path string, q Question) (Answer, error) {
 		a.Idle, a.Each = cost(setting, q.Members)
 	}
 	return a, nil
-}
-
-// differences describes the differences between two hosts that affect capacity. Empty: there
-// are none.
-func differences(then, now result.Host) string {
-	var all []string
-	compare := func(what string, then, now any) {
-		if then != now {
-			all = append(all, fmt.Sprintf("%s %v there, %v here", what, then, now))
-		}
-	}
-	compare("CPU model", then.CPUModel, now.CPUModel)
-	compare("CPUs", then.CPUs, now.CPUs)
-	compare("virtualization", then.Virtualization, now.Virtualization)
-	return strings.Join(all, "; ")
 }
 
 // find returns the size in the setting with the substrate. If several settings match, such as
@@ -136,12 +121,18 @@ func answer(p *vitrine.Profile, z *vitrine.SizeProfile, q Question) (a Answer, w
 	}
 	a.Boot = time.Duration(z.Boot * float64(time.Second))
 	a.Rate, a.Says, why = carried(p, z, cmp.Or(q.Success, p.Thresholds[0]))
-	if why != "" || q.P99 == 0 || len(z.Latency) == 0 {
+	if why != "" || q.P99 == 0 {
 		return a, why
+	}
+	if len(z.Latency) == 0 {
+		return a, fmt.Sprintf("size %s (%s) without a latency, so nothing shows that it meets p99", z.Sizing, z.Source)
 	}
 	points := slices.SortedFunc(slices.Values(z.Latency), func(x, y vitrine.LatencyPoint) int {
 		return cmp.Compare(x.Rate, y.Rate)
 	})
+	if highest := points[len(points)-1].Rate; highest < a.Rate {
+		a.Rate, a.Says = highest, fmt.Sprintf("%.4g %s is the highest rate whose latency is known", highest, p.Unit)
+	}
 	bound := float64(q.P99) / float64(time.Millisecond)
 	for i, x := range points {
 		if x.P99 <= bound {

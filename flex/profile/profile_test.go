@@ -64,6 +64,7 @@ func TestAnInstanceCarriesTheLowerToleranceBound(t *testing.T) {
 		"lower objective of success":     {dir, profile.Question{Size: "sp1s", Success: 0.85}, 105},
 		"objective of latency":           {dir, profile.Question{Size: "sp1s", P99: 50 * time.Millisecond}, 60},
 		"latency that no rate breaks":    {dir, profile.Question{Size: "sp1s", P99: time.Second}, 88},
+		"no latency is known above":      {dir, profile.Question{Size: "sp1s", Success: 0.85, P99: time.Second}, 90},
 		"no tolerance bound":             {without, profile.Question{Size: "sp1s"}, 92},
 		"predicted":                      {dir, profile.Question{Size: "sp2s"}, 170},
 	} {
@@ -98,11 +99,12 @@ func TestAProfileOfSomethingElseIsRefused(t *testing.T) {
 		want string
 	}{
 		"another function":         {dir, profile.Question{Function: "epc", Size: "sp1s", Host: host()}, "a profile of ims"},
-		"another host":             {dir, profile.Question{Function: "ims", Size: "sp1s", Host: other}, "CPUs 8 there, 4 here"},
+		"another host":             {dir, profile.Question{Function: "ims", Size: "sp1s", Host: other}, "Model X with 8 CPUs there, Model X with 4 CPUs here"},
 		"another substrate":        {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), Substrate: "docker"}, "on substrate process"},
 		"another size":             {dir, profile.Question{Function: "ims", Size: "sp9l", Host: host()}, "without size sp9l"},
 		"a higher success ratio":   {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), Success: 0.99999}, "below the objective of 0.99999: characterize with a threshold of at least 0.99999"},
 		"a latency that none met":  {dir, profile.Question{Function: "ims", Size: "sp1s", Host: host(), P99: time.Millisecond}, "99th percentile of 10 ms"},
+		"a latency nobody knows":   {dir, profile.Question{Function: "ims", Size: "sp2s", Host: host(), P99: time.Second}, "size sp2s (predicted) without a latency"},
 		"a size that carries none": {characterized(t, below), profile.Question{Function: "ims", Size: "sp1s", Host: host()}, "at no rate"},
 		"an unfinished search":     {characterized(t, unfinished), profile.Question{Function: "ims", Size: "sp1s", Host: host()}, "did not end: the time limit --max-time is over"},
 		"another version":          {later, profile.Question{Function: "ims", Size: "sp1s", Host: host()}, "a capacity profile of version 999"},
