@@ -94,6 +94,19 @@ func newBackends(run *runstate.Run, folder string, log *slog.Logger) (*backends,
 	return &backends{run: run, log: log, self: self, folder: folder, prober: new(machine.Prober)}, nil
 }
 
+// unchanged returns an error if this executable is not the file at its path any more. Instances and
+// generators run that file, so after an upgrade the run would mix two builds.
+func (b *backends) unchanged() error {
+	running, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("find this program's own file: %w", err)
+	}
+	if file, err := os.Stat(b.self); err == nil && os.SameFile(running, file) {
+		return nil
+	}
+	return &vitrine.BadInput{File: b.self, Found: "replaced or removed during the run", Want: "continue it by --resume with the new program, or begin another run"}
+}
+
 // testbed returns the configuration for opening sites. parts are the back ends' own options.
 func (b *backends) testbed(parts map[string]document.Node) testbed.Config {
 	if part, given := parts[fabricName("auto")]; given { // a site looks up the options by the name in the file

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/big"
 	"net"
@@ -90,7 +91,9 @@ func serveFlexWith(t *testing.T, dir, control string) *servedFlex {
 		if err := <-ended; err != nil {
 			t.Errorf("serve: got error %v", err)
 		}
-		_ = os.Remove(s.socket) // the orchestrator leaves the socket for its successor
+		if _, err := os.Lstat(s.socket); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the orchestrator left its socket %s: error %v", s.socket, err)
+		}
 		if err := o.Close(); err != nil {
 			t.Error(err)
 		}

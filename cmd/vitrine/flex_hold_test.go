@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"vitrine"
+	"vitrine/fabric/impair"
 	"vitrine/flex/config"
 	"vitrine/flex/hold"
 	"vitrine/flex/unit"
@@ -63,28 +67,52 @@ func TestHolderRunsByTheLoadedFile(t *testing.T) {
 	}
 }
 
+// sendHangUp sends SIGHUP to this process, and returns when the process has taken it.
+func sendHangUp() error {
+	taken := make(chan os.Signal, 1)
+	signal.Notify(taken, syscall.SIGWINCH)
+	defer signal.Stop(taken)
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGWINCH} {
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			return err
+		}
+	}
+	<-taken // the kernel delivers SIGHUP first
+	return nil
+}
+
 // hangUp is an empty input. Reading it sends SIGHUP to this process.
 type hangUp struct{}
 
 func (hangUp) Read([]byte) (int, error) {
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+	if err := sendHangUp(); err != nil {
 		return 0, err
 	}
 	return 0, io.EOF
 }
 
 // TestHangUpDoesNotEndAHolder checks that SIGHUP to all processes of the orchestrator's unit does not end the
-// instances. The signal would end this test.
+// instances: it ends neither the holder nor the link emulator. The signal would end this test.
 func TestHangUpDoesNotEndAHolder(t *testing.T) {
-	if slices.Contains(endingSignals([]string{"-v", "flex", holdVerb, "flex.yaml"}), os.Signal(syscall.SIGHUP)) {
-		t.Error("SIGHUP ends the holder in order")
-	}
-	c := (&app{stdout: io.Discard, stderr: io.Discard}).flexHold()
-	c.SilenceUsage, c.SilenceErrors = true, true
-	c.SetArgs([]string{"flex.yaml"})
-	c.SetIn(hangUp{})
-	if err := c.ExecuteContext(t.Context()); err == nil {
-		t.Error("an empty file was accepted")
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	for _, p := range []struct {
+		verb    string
+		command *cobra.Command
+		given   []string
+	}{
+		{"flex " + holdVerb, a.flexHold(), []string{"flex.yaml"}},
+		{impair.Verb, a.impairCommand(), []string{}},
+	} {
+		if slices.Contains(endingSignals(strings.Fields("-v "+p.verb+" flex.yaml")), os.Signal(syscall.SIGHUP)) {
+			t.Errorf("SIGHUP ends %s in order", p.verb)
+		}
+		signal.Reset(syscall.SIGHUP) // an earlier command leaves it handled
+		p.command.SilenceUsage, p.command.SilenceErrors = true, true
+		p.command.SetArgs(p.given)
+		p.command.SetIn(hangUp{})
+		if err := p.command.ExecuteContext(t.Context()); err == nil {
+			t.Errorf("%s accepted an empty input", p.verb)
+		}
 	}
 }
 
@@ -177,10 +205,10 @@ func TestStateFolderOfOthersIsRefused(t *testing.T) {
 	refused("the folder of another user")
 }
 
-// serveHolder serves a holder of a version in a state folder, which it makes. The holder's run is not in this
+// serveHolder serves a holder in a state folder, which it makes. The holder's run is not in this
 // process's folder of runs, as after a start with another XDG_RUNTIME_DIR. end is called when the holder
 // is asked to end.
-func serveHolder(t *testing.T, state string, version int, end func(*runstate.Run), units ...unit.Unit) *hold.Client {
+func serveHolder(t *testing.T, state string, about hold.About, end func(*runstate.Run), units ...unit.Unit) *hold.Client {
 	t.Helper()
 	root, err := os.MkdirTemp("", "vt") // short: a socket's path has at most 107 bytes
 	if err != nil {
@@ -196,9 +224,10 @@ func serveHolder(t *testing.T, state string, version int, end func(*runstate.Run
 	if err != nil {
 		t.Fatal(err)
 	}
+	about.Run = run.ID
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/holder", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(hold.About{Version: version, Run: run.ID}) // without an answer, Find fails
+		_ = json.NewEncoder(w).Encode(about) // without an answer, Find fails
 	})
 	m.HandleFunc("GET /v1/units", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(units) // without an answer, the test fails
@@ -215,7 +244,7 @@ func serveHolder(t *testing.T, state string, version int, end func(*runstate.Run
 		t.Fatal(err)
 	}
 	c, err := hold.Find(t.Context(), state)
-	if vitrine.IsBadInput(err) != (version != hold.Version) || c == nil {
+	if vitrine.IsBadInput(err) != (about.Version != hold.Version) || c == nil {
 		t.Fatal(err)
 	}
 	return c
@@ -225,7 +254,7 @@ func serveHolder(t *testing.T, state string, version int, end func(*runstate.Run
 // run is not in this process's folder of runs.
 func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
-	c := serveHolder(t, file.State, hold.Version, func(run *runstate.Run) { _ = run.Close() }) // the test looks at the run
+	c := serveHolder(t, file.State, hold.About{Version: hold.Version}, func(run *runstate.Run) { _ = run.Close() }) // the test looks at the run
 	r := &holderRunner{file: file, client: c}
 	refused := errors.New("the order is refused")
 	if err := r.with(t.Context(), func(*hold.Client) error { return refused }); !errors.Is(err, refused) || r.client != c {
@@ -240,7 +269,7 @@ func TestHolderOfAnotherRootIsEnded(t *testing.T) {
 // whose run has lost its folder go on running.
 func TestEndNamesAHolderWithoutItsFolder(t *testing.T) {
 	file := &config.Config{State: filepath.Join(t.TempDir(), "flex.yaml.flex")}
-	c := serveHolder(t, file.State, hold.Version, func(run *runstate.Run) { _ = os.RemoveAll(run.Dir()) }) // and goes on
+	c := serveHolder(t, file.State, hold.About{Version: hold.Version}, func(run *runstate.Run) { _ = os.RemoveAll(run.Dir()) }) // and goes on
 	lock, err := runstate.LockFile(filepath.Join(file.State, hold.LockFile), runstate.Owner{PID: os.Getpid()})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +308,7 @@ func TestStopLeavesTheDirectors(t *testing.T) {
 		if err := os.WriteFile(file.Path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := serveHolder(t, file.State, version, func(run *runstate.Run) { _ = run.Close() }, // the test looks at the run
+		c := serveHolder(t, file.State, hold.About{Version: version}, func(run *runstate.Run) { _ = run.Close() }, // the test looks at the run
 			unit.Unit{Name: "a-1", Type: "a", Address: "127.0.0.2:80"}, unit.Unit{Name: "a-2", Type: "a", Address: "127.0.0.9:80"},
 			unit.Unit{Name: "a-3", Type: "a", State: unit.Failed}, unit.Unit{Name: "a-4", Type: "a", State: unit.Failed},
 			unit.Unit{Name: "a-5", Type: "a", State: unit.Starting})
@@ -292,23 +321,37 @@ func TestStopLeavesTheDirectors(t *testing.T) {
 	}
 }
 
-// TestStopNamesWhatIsLeft checks that vitrine flex stop fails if the holder could not remove everything. It
-// must say what the holder could not remove, and how to remove it.
-func TestStopNamesWhatIsLeft(t *testing.T) {
-	file := flexFile(t, t.TempDir(), "")
-	c := serveHolder(t, file.State, hold.Version, func(run *runstate.Run) { _ = run.Abandon() }) // keeps the run on record
-	const failure = "cannot remove the container front-1"
-	if err := os.WriteFile(holderLog(file), []byte(failure+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"flex", "stop", file.Path}, &out, &errs)
-	if code != exitFailed || out.Len() > 0 {
-		t.Errorf("got exit code %d and the output %q, want %d and none", code, &out, exitFailed)
-	}
-	for _, want := range []string{c.About.Run, failure, "vitrine clean"} {
-		if !strings.Contains(errs.String(), want) {
-			t.Errorf("got the error %q, want %q in it", &errs, want)
+// TestTheEndNamesWhatIsLeft checks that vitrine flex stop, and vitrine flex run after a signal, fail if the holder could
+// not remove everything. They must say what the holder could not remove, and how to remove it.
+func TestTheEndNamesWhatIsLeft(t *testing.T) {
+	for _, verb := range []string{"stop", "run"} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		director := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if verb == "run" {
+				cancel(errInterrupted)
+			}
+			_, _ = io.WriteString(w, "[]")
+		}))
+		file := flexFile(t, t.TempDir(), "")
+		text := strings.Replace(string(file.Raw), "127.0.0.1:1", director.Listener.Addr().String(), 1)
+		about := hold.About{Version: hold.Version, Digest: serversDigest(file)}
+		c := serveHolder(t, file.State, about, func(run *runstate.Run) { _ = run.Abandon() }) // keeps the run on record
+		const failure = "cannot remove the container front-1"
+		err := errors.Join(os.WriteFile(file.Path, []byte(text), 0o600), os.WriteFile(holderLog(file), []byte(failure+"\n"), 0o600))
+		if err != nil {
+			t.Fatal(err)
 		}
+		var out, errs bytes.Buffer
+		code := run(ctx, []string{"flex", verb, file.Path}, &out, &errs)
+		if code != exitFailed || verb == "stop" && out.Len() > 0 {
+			t.Errorf("flex %s: got exit code %d and the output %q, want %d and none", verb, code, &out, exitFailed)
+		}
+		for _, want := range []string{c.About.Run, failure, "vitrine clean"} {
+			if !strings.Contains(errs.String(), want) {
+				t.Errorf("flex %s: got the error %q, want %q in it", verb, &errs, want)
+			}
+		}
+		director.Close()
+		cancel(nil)
 	}
 }

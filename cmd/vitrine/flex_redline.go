@@ -87,6 +87,9 @@ func (a *app) flexProfile() *cobra.Command {
 			"that decisions use. It reads the state folder, so it works without an orchestrator.",
 		Args: args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, given []string) error {
+			if err := checkTarget("--page", page); err != nil {
+				return err
+			}
 			file, err := config.Load(given[0], knownBackends())
 			if err != nil {
 				return err

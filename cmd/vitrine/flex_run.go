@@ -103,7 +103,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
 	if _, err := runner.connect(ctx); err != nil { // may start a holder, so the steps above must have succeeded
-		return err
+		return startError(ctx, err)
 	}
 	foreign, err := o.Foreign(ctx)
 	if err == nil && len(foreign) > 0 {
@@ -116,6 +116,8 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 			files = append(files, d.Refresh)
 		}
 		err = a.serveFlex(ctx, p.file, o, log, reload, files...)
+	} else {
+		err = startError(ctx, err)
 	}
 	refused := err != nil && ctx.Err() == nil && o.Status().PID == 0 // before the first step
 	if keep || refused && runner.tookOver() {
@@ -130,6 +132,7 @@ func (a *app) runFlex(ctx context.Context, p flexPlan, keep bool) (err error) {
 // and certificates again every 30 s, and at each value from reload. files reads those of clients.
 func (a *app) serveFlex(ctx context.Context, c *config.Config, o *flex.Orchestrator, log *slog.Logger, reload <-chan struct{}, files ...func() error) error {
 	door, err := openFlex(ctx, c, log)
+	defer door.removeSocket()
 	if err != nil {
 		return err
 	}
@@ -181,18 +184,24 @@ func openFlex(ctx context.Context, c *config.Config, log *slog.Logger) (d flexDo
 	if err != nil {
 		return d, err
 	}
+	d.listeners, d.guard = []net.Listener{local}, access.Guard{Service: "orchestrator", Socket: socket, Log: log}
 	tokens, err := access.ReadTokenFile(c.Control.TokenFile)
 	if err != nil {
 		return d, err
 	}
-	d = flexDoor{
-		listeners: []net.Listener{local}, reload: []func() error{tokens.Reload},
-		guard: access.Guard{Service: "orchestrator", Tokens: tokens.Tokens, Socket: socket, Log: log},
-	}
+	d.reload, d.guard.Tokens = []func() error{tokens.Reload}, tokens.Tokens
 	if c.Control.Listen == "" {
 		return d, nil
 	}
 	return d, d.listen(ctx, c)
+}
+
+// removeSocket removes the unix socket. No other orchestrator has the socket, because this one has locked
+// the state folder that the name is from.
+func (d *flexDoor) removeSocket() {
+	if d.guard.Socket != "" {
+		_ = os.Remove(d.guard.Socket) // the user's last session may have ended, and the folder with it
+	}
 }
 
 // listen opens the file's control address.

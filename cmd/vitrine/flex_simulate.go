@@ -153,7 +153,7 @@ func (f flexSimulateFlags) check() error {
 			return &vitrine.BadInput{File: x.flag, Found: fmt.Sprint(x.found), Want: x.want}
 		}
 	}
-	return nil
+	return checkTarget("--page", f.page)
 }
 
 func chooseType(path string, types []decide.Type, name string) (decide.Type, error) {

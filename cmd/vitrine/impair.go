@@ -1,7 +1,7 @@
 package main
 
 import (
-	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +17,8 @@ func (a *app) impairCommand() *cobra.Command {
 		Args:   args(cobra.NoArgs),
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return impair.Serve(c.Context(), time.Now, os.Stdin, a.stdout)
+			outlive(syscall.SIGHUP) // `systemctl kill -s HUP` reaches the emulator too, and its end would end the holder
+			return impair.Serve(c.Context(), time.Now, c.InOrStdin(), a.stdout)
 		},
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"vitrine"
+	"vitrine/fabric/impair"
 	"vitrine/internal/repeat"
 	"vitrine/internal/runstate"
 	"vitrine/substrate"
@@ -38,13 +40,26 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, endingSignals(os.Args[1:])...)
-	go func() {
-		<-signals
-		cancel(errInterrupted)
-		<-signals // a second signal leaves the rest to `vitrine clean`
-		os.Exit(exitInterrupted)
-	}()
+	go endOn(signals, cancel, os.Exit)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// hurry is the shortest time between two signals of a user. GNU timeout sends two at once: to the program and
+// to its process group.
+const hurry = 200 * time.Millisecond
+
+// endOn lets the program end in order after the first signal. A second signal of the user ends the program at once,
+// and leaves the rest to `vitrine clean`. SIGHUP is no such signal: when a terminal closes, both the shell and the
+// kernel send it, and systemd sends it after SIGTERM when a login session ends.
+func endOn(signals <-chan os.Signal, cancel context.CancelCauseFunc, exit func(code int)) {
+	<-signals
+	cancel(errInterrupted)
+	first := time.Now()
+	for s := range signals {
+		if s != syscall.SIGHUP && time.Since(first) > hurry {
+			exit(exitInterrupted)
+		}
+	}
 }
 
 // endingSignals returns the signals that end the program. A service takes SIGHUP to reload
@@ -58,9 +73,11 @@ func endingSignals(args []string) []os.Signal {
 	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
-// servingVerbs returns the verbs that run as services and handle SIGHUP
+// servingVerbs returns the verbs that run as services or as parts of one, and handle SIGHUP
 // themselves, or ignore it.
-func servingVerbs() []string { return []string{"director", "store", "flex run", "flex " + holdVerb} }
+func servingVerbs() []string {
+	return []string{"director", "store", "flex run", "flex " + holdVerb, impair.Verb}
+}
 
 // serviceSignals returns channels that receive a value on SIGHUP (reload) and SIGUSR2 (restart).
 func serviceSignals() (reload, restart <-chan struct{}, stop func()) {
@@ -105,7 +122,7 @@ func outlive(s os.Signal) {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
@@ -113,7 +130,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return int(status)
 	}
 	fmt.Fprintln(stderr, "vitrine:", substrate.Printable(err.Error())) // it may quote a hostile instance
+	switch c.CommandPath() {
+	case "vitrine director run", "vitrine store run", "vitrine flex run":
+		ctx = context.WithoutCancel(ctx) // a signal ends a service without an error, so the error has another cause
+	}
 	return exitCode(ctx, err)
+}
+
+// startError returns the error of a service that does not start. If a signal has ended the start, that is no error.
+func startError(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // exitStatus is an error whose message is already printed.
@@ -224,4 +253,13 @@ func isFolder(path string) bool {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
+}
+
+// checkTarget returns an error if the flag's file exists and is not a regular file. durable.Replace
+// would replace a device or a link, such as /dev/null or /dev/stdout, for all programs on the host.
+func checkTarget(flag, path string) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return &vitrine.BadInput{File: flag, Found: path + " is not a regular file", Want: "want the name of a regular file or of a new one"}
+	}
+	return nil // writing the file reports other errors
 }

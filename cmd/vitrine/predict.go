@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +53,8 @@ type answer struct {
 	Confidence    float64 `json:"confidence"`               // of the interval, 0..1; 0: it claims none
 	Accelerator   string  `json:"accelerator,omitempty"`    // of virtual machines
 	NotComparable string  `json:"not_comparable,omitempty"` // the reason, if so
+
+	Beyond []string `json:"beyond,omitempty"` // limits of the measured sizes that the prediction exceeds
 	vitrine.SizeProfile
 }
 
@@ -92,7 +95,7 @@ func (a *app) predict(path string, f predictFlags) error {
 	if f.json {
 		return json.NewEncoder(a.stdout).Encode(answer{p.Function, f.rate, p.Unit, p.Thresholds[0],
 			chosen.Setting.Substrate, chosen.Setting.Options, p.Confidence,
-			chosen.Setting.Accelerator, vitrine.NotComparable(chosen.Setting.Accelerator), *chosen.Size})
+			chosen.Setting.Accelerator, vitrine.NotComparable(chosen.Setting.Accelerator), beyond(p, f.rate, chosen), *chosen.Size})
 	}
 	return a.printPrediction(p, f.rate, chosen)
 }
@@ -147,6 +150,36 @@ func loadProfiledDeployment(path string, p *vitrine.Profile, deployment string) 
 	return d, nil
 }
 
+// beyond returns which limits of the sizes whose capacity was measured a prediction exceeds: "at most 2
+// sp", "at most 980 calls/s". Nothing shows that the rest of the function, such as its entry, carries
+// more. A measured size exceeds none.
+func beyond(p *vitrine.Profile, rate float64, c *vitrine.Choice) (limits []string) {
+	if c.Size.Source == vitrine.SourceMeasured {
+		return nil
+	}
+	most, highest := map[string]int{}, 0.0
+	for _, z := range c.Setting.Sizes {
+		sizing, err := vitrine.ParseSizing(z.Sizing)
+		if err != nil || z.Source != vitrine.SourceMeasured || z.Unfinished != "" {
+			continue
+		}
+		highest = max(highest, z.High)
+		for _, part := range sizing {
+			most[part.Short] = max(most[part.Short], part.Count)
+		}
+	}
+	sizing, _ := vitrine.ParseSizing(c.Size.Sizing) // readProfile checked it
+	for _, part := range sizing {
+		if n := most[part.Short]; part.Count > n {
+			limits = append(limits, fmt.Sprintf("at most %d %s", n, part.Short))
+		}
+	}
+	if rate > highest {
+		limits = append(limits, fmt.Sprintf("at most %s %s", vitrine.Digits(highest), p.Unit))
+	}
+	return limits
+}
+
 func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choice) error {
 	z := c.Size
 	on := c.Setting.Substrate
@@ -175,6 +208,9 @@ func (a *app) printPrediction(p *vitrine.Profile, rate float64, c *vitrine.Choic
 	}
 	if why := vitrine.NotComparable(c.Setting.Accelerator); why != "" {
 		lines = append(lines, [2]string{"beware", why})
+	}
+	if limits := beyond(p, rate, c); len(limits) > 0 {
+		lines = append(lines, [2]string{"beware", "beyond the sizes whose capacity was measured: " + strings.Join(limits, ", ")})
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintf(a.stdout, "%-16s %s\n", line[0], line[1]); err != nil {

@@ -78,6 +78,9 @@ func (o *redlineOptions) run(ctx context.Context) error {
 	if folder := filepath.Dir(o.out); o.out != "" && !isFolder(folder) {
 		return &vitrine.BadInput{File: "--out", Found: "no folder " + folder, Want: "want a file in a folder that exists"}
 	}
+	if err := checkTarget("--out", o.out); err != nil {
+		return err
+	}
 	if err := o.connect(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -46,6 +47,11 @@ func TestScripts(t *testing.T) {
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TMPDIR", e.WorkDir)
+			e.Defer(func() {
+				for _, mounted := range []string{"small", "locked", "archive"} { // by faults.txtar
+					_ = syscall.Unmount(filepath.Join(e.WorkDir, mounted), syscall.MNT_DETACH) // fails if the script has no mount there
+				}
+			})
 			return nil
 		},
 	})

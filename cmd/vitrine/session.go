@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -76,7 +74,10 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if err := a.cleanUp(ctx, r.label, a.stderr); err != nil { // removes what killed runs left behind
 		a.log().Warn("cleaning up after earlier runs", "error", err)
 	}
-	if r.backends, err = newBackends(r.label, s.options.folder, a.log()); err != nil {
+	if r.backends, err = newBackends(r.label, s.options.folder, a.log()); err == nil {
+		err = r.backends.unchanged() // before the run has a folder
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.backends.impair, r.backends.planned, r.backends.images = s.options.impair, s.planned, new(sync.Map)
@@ -93,8 +94,11 @@ func (a *app) begin(ctx context.Context, s session, manifest func(*backends) (re
 	if r.back, err = s.cpus.KeepOff(); err != nil {
 		return nil, err
 	}
-	r.results, err = s.openResults(m, a.stderr)
-	return r, err
+	if r.results, err = s.openResults(m, a.stderr); err != nil {
+		return nil, err
+	}
+	r.results.Guard = r.backends.unchanged
+	return r, nil
 }
 
 // end ends the run and writes the report of the available results. failed is the
@@ -245,42 +249,14 @@ func openResults(dir string, resume bool, m result.Manifest, out io.Writer) (*re
 // trials, and what they do not share with the manifest old, with which the run began.
 func resumptionNotes(old, m result.Manifest) []string {
 	notes := slices.Clone(m.NotIsolated)
-	differs := func(then, now string) {
-		if then != now {
-			notes = append(notes, fmt.Sprintf("the run began with %s, but was resumed with %s", then, now))
-		}
+	if build := "vitrine " + unknownRelease; old.Tool == build && m.Tool == build {
+		notes = append(notes, "the run began and was resumed with "+build+", which may be two builds: neither knows its version")
 	}
-	if commit(old.Tool) != commit(m.Tool) {
-		differs(old.Tool, m.Tool)
-	}
-	differs(old.Host.Described(), m.Host.Described())
-	for _, of := range []struct{ name, then, now string }{
-		{"the host", old.Host.Name, m.Host.Name},
-		{"the CPU frequency governor", old.Host.Governor, m.Host.Governor},
-		{"turbo", old.Host.Turbo, m.Host.Turbo},
-		{"SMT", old.Host.SMT, m.Host.SMT},
-		{"virtualization", old.Host.Virtualization, m.Host.Virtualization},
-		{"the generator " + m.Generator.Name, commit(old.Generator.Version), commit(m.Generator.Version)},
-	} {
-		differs(of.name+" "+cmp.Or(of.then, "unknown"), of.name+" "+cmp.Or(of.now, "unknown"))
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Substrates)) {
-		if now := m.Substrates[name]; now != "" { // nothing runs on a substrate whose version is unknown
-			differs(name+" "+old.Substrates[name], name+" "+now)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.FabricVersions)) {
-		then, now := old.FabricVersions[name], m.FabricVersions[name]
-		if then != "" && now != "" { // an older program did not record it
-			differs(then, now)
-		}
+	for _, d := range old.Differences(m) {
+		notes = append(notes, fmt.Sprintf("the run began with %s, but was resumed with %s", d.Then, d.Now))
 	}
 	return notes
 }
-
-// commit returns a manifest's tool without the marks of a changed source tree. A run of `vitrine
-// reproduce` changes the tree: it counts itself in the history of its exhibit.
-func commit(tool string) string { return strings.ReplaceAll(tool, "-dirty", "") }
 
 // measureAndPresent measures in the session and prints the results, as presentAs does. If a part of
 // the measurement fails, it prints the other results too and returns the error.

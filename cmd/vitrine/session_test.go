@@ -73,6 +73,16 @@ func TestResumeNotesAnotherSwitch(t *testing.T) {
 	}
 }
 
+// TestResumeNotesUnknownBuild checks that builds without a version or commit do not count as the same.
+func TestResumeNotesUnknownBuild(t *testing.T) {
+	for tool, want := range map[string]bool{"vitrine development": true, "vitrine development+3fa9c1d0a1b2-dirty": false, "vitrine v0.1.0": false} {
+		m := result.Manifest{Tool: tool}
+		if got := resumptionNotes(m, m); (len(got) > 0) != want {
+			t.Errorf("%s: got notes %q, want one: %t", tool, got, want)
+		}
+	}
+}
+
 // TestResumeNotesAnotherHost checks that a run that continues on another host, or on one with other
 // settings, says so, and that it lists what is not isolated there.
 func TestResumeNotesAnotherHost(t *testing.T) {
@@ -173,6 +183,38 @@ func TestRunOfAnotherSearchStaysAsItWas(t *testing.T) {
 	}
 }
 
+// TestRunRefusesTrialsOfAnotherProgram checks that a run accepts no trial once the file of this program
+// is another one, or none.
+func TestRunRefusesTrialsOfAnotherProgram(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	cpus, err := testbed.ShareCPUs(nil, nil)
+	hosttest.Need(t, err)
+	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
+	s := session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)}
+	r, err := a.begin(t.Context(), s, func(*backends) (result.Manifest, error) { return result.Manifest{Started: time.Now()}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := vitrine.Key{Seq: 1, Attempt: 1}
+	if err := r.results.CheckNew(key); err != nil {
+		t.Errorf("the program that runs: %v", err)
+	}
+	other := filepath.Join(t.TempDir(), "vitrine")
+	r.backends.self = other
+	missing := r.results.CheckNew(key)
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	for _, err := range []error{missing, r.results.CheckNew(key)} {
+		if !vitrine.IsBadInput(err) || !strings.Contains(err.Error(), other+": replaced or removed") || !strings.Contains(err.Error(), "--resume") {
+			t.Errorf("got the error %v, want one that names %s and --resume", err, other)
+		}
+	}
+	if err := r.end(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestResumeNeedsTheSameSlowdown checks that a run is not resumed with another --slowdown, which would
 // judge its later trials by another limit. A run that began with --shared-cpus has no limit, and then gets one.
 func TestResumeNeedsTheSameSlowdown(t *testing.T) {
@@ -254,6 +296,7 @@ func TestCampaignResumesOnlyWhereItBegan(t *testing.T) {
 	begun := func(generator int, function ...int) result.Manifest {
 		m := campaignManifest(t.Context(), &trial.Config{Deployment: d, Workload: w, CPUs: testbed.CPUs{Function: function, Generator: []int{generator}}}, b)
 		m.Fabrics = []string{"loopback"} // auto depends on the host
+		m.Tool = "vitrine v8"            // tests do not know their commit
 		return m
 	}
 	dir := filepath.Join(t.TempDir(), "run")

@@ -97,7 +97,7 @@ func (a *app) runStore(ctx context.Context, f *storeFlags) error {
 	syscall.Umask(0o077) // only the store's user may read its files
 	engine, err := f.engine.open(ctx, log)
 	if err != nil {
-		return err
+		return startError(ctx, err)
 	}
 	err = a.serveStore(ctx, f, engine, log, reload)
 	if closed := engine.Close(); err == nil {

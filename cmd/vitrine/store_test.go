@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http/httptest"
-	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -55,9 +55,6 @@ func TestBrokenEngineIsDown(t *testing.T) {
 func TestHangUpDoesNotEndAStoreThatStarts(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077)) // the store sets it
 	signal.Reset(syscall.SIGHUP)              // the test of the holder leaves it handled
-	taken := make(chan os.Signal, 1)
-	signal.Notify(taken, syscall.SIGWINCH)
-	defer signal.Stop(taken)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -70,18 +67,37 @@ func TestHangUpDoesNotEndAStoreThatStarts(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGWINCH} {
-			if err := syscall.Kill(os.Getpid(), s); err != nil {
-				t.Error(err)
-				return
-			}
+		if err := sendHangUp(); err != nil {
+			t.Error(err)
 		}
-		<-taken // the kernel delivers SIGHUP first, so the store still took it
 	}()
 	c := (&app{stdout: io.Discard, stderr: io.Discard}).storeRunCommand()
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.SetArgs([]string{"--engine", "redis", "--engine-server", l.Addr().String()})
 	if err := c.ExecuteContext(t.Context()); err == nil {
 		t.Error("a store without an engine was started")
+	}
+}
+
+// TestASignalEndsAStore checks that a signal ends a store that waits for its engine without a failure. The failure of a store
+// stays one, although there was a signal.
+func TestASignalEndsAStore(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077)) // the store sets it
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errInterrupted)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String() // no engine answers here, and no store can listen here
+	for want, given := range map[int][]string{
+		exitDone:   {"--engine", "redis", "--engine-server", taken},
+		exitFailed: {"--dir", t.TempDir(), "--listen", taken},
+	} {
+		var errs bytes.Buffer
+		if code := run(ctx, append([]string{"store", "run"}, given...), io.Discard, &errs); code != want {
+			t.Errorf("%q: got exit code %d, want %d: %s", given, code, want, &errs)
+		}
 	}
 }

@@ -135,8 +135,8 @@ func TestAcceleratorAsksOnlyMachines(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	go func() {
 		if conn, err := l.Accept(); err == nil {
+			asked <- struct{}{} // before the client learns that the connection ended
 			conn.Close()
-			asked <- struct{}{}
 		}
 	}()
 	t.Setenv("DOCKER_HOST", "unix://"+socket)

@@ -9,8 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// unknownRelease is the release of a build that was not told its version.
+const unknownRelease = "development"
+
 // release is set by the linker: -X main.release=v0.1.0.
-var release = "development"
+var release = unknownRelease
 
 // versionText returns the version for people.
 func versionText() string {

@@ -34,7 +34,7 @@ func startProcess(command []string, namespace string, cpu *int) (*process, error
 	p.cmd.Stderr = &p.stderr
 	// A Ctrl-C at a terminal must reach only this program, which then ends the
 	// emulator. Besides, if the emulator is stopped when this program ends, the
-	// kernel wakes and ends the emulator's process group.
+	// kernel wakes the emulator's process group, and the end of stdin ends it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The emulator is this program too, so it gets the whole environment. Automatic
 	// garbage collection is off, because it could delay the thread at any time. The
