@@ -56,7 +56,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, Inside(os.Args[2:], os.Environ()))
 		os.Exit(127)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(agentDir)
+	os.Exit(code)
 }
 
 // description describes one application. Its files include the programs with which the test reads
@@ -81,13 +83,15 @@ ports: {resp: 6379}
 // prober is shared, so that all tests probe once.
 var prober machine.Prober
 
+// agentDir is the folder of the built agent; empty: there is none.
+var agentDir string
+
 // agent builds the agent of virtual machines.
-var agent = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "application-")
-	if err != nil {
+var agent = sync.OnceValues(func() (path string, err error) {
+	if agentDir, err = os.MkdirTemp("", "application-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "agent")
+	path = filepath.Join(agentDir, "agent")
 	if err := hosttest.Build(context.Background(), path, "vitrine/substrate/qemu/guest/program"); err != nil {
 		return "", err
 	}
