@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// batch is the maximum number of datagrams per system call. A read can get more if the
-	// kernel delivers several in one piece (socket.adjust).
+	// batch is the maximum number of datagrams per system call.
 	batch = 64
 	// Largest is the maximum payload of a datagram in bytes (RFC 768 over IPv4 and IPv6).
 	Largest = 65535 - 8

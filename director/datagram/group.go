@@ -96,7 +96,7 @@ func (g *Group) adopt(files []*os.File) error {
 		}
 		g.addresses[listener] = local
 		w := g.workers[given[listener]%len(g.workers)]
-		w.sockets = append(w.sockets, socket{fd: fd, listener: listener, local: local, most: batch})
+		w.sockets = append(w.sockets, socket{fd: fd, listener: listener, local: local})
 		given[listener]++
 	}
 	return nil
@@ -124,7 +124,7 @@ func (g *Group) open() error {
 			if err != nil {
 				return err
 			}
-			w.sockets = append(w.sockets, socket{fd: fd, listener: listener, most: batch})
+			w.sockets = append(w.sockets, socket{fd: fd, listener: listener})
 			s := &w.sockets[len(w.sockets)-1]
 			if s.local, err = mmsg.Local(fd); err != nil {
 				return fmt.Errorf("read the address of UDP socket %v: %w", g.addresses[listener], err)
@@ -205,8 +205,7 @@ func (g *Group) Files() (files []*os.File, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
-		for i := range w.sockets {
-			s := &w.sockets[i] // not a copy, because a running worker sets most
+		for _, s := range w.sockets {
 			fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
 			if err != nil {
 				for _, f := range files {

@@ -289,7 +289,7 @@ func TestNoAllocation(t *testing.T) {
 	*receive = *newInbox()
 	n := testing.AllocsPerRun(rounds, func() {
 		w.turn(&w.sockets[0], in, g.now, e)
-		receive.receive(fd, batch)
+		receive.receive(fd)
 		near, _ := receive.data(0, len(message))
 		copy(answer, near)
 	})
@@ -335,65 +335,5 @@ func TestBurst(t *testing.T) {
 	counters, err := g.Counters()
 	if err != nil || counters.Received != uint64(e.handled.Load()) {
 		t.Errorf("handled %d datagrams, counters %+v, error %v", e.handled.Load(), counters, err)
-	}
-}
-
-// TestLongReads checks that a read gets at most a batch of datagrams once one got more, because bursts
-// arrived in one piece each, and that a few datagrams then still take one read.
-func TestLongReads(t *testing.T) {
-	g, err := Listen(Config{Addresses: loopback[:1], Workers: 1, Now: clock()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close()
-	c := dial(t, g.Addresses()[0])
-	const size, burst, bursts = 50, 8, 32
-	if err := unix.SetsockoptInt(fdOf(t, c), unix.SOL_UDP, unix.UDP_SEGMENT, size); err != nil {
-		t.Skip(&vitrine.Unsupported{What: "UDP segmentation offload", Missing: err.Error()})
-	}
-	w, in, e := g.workers[0], new(Datagram), new(echo)
-	send := func(writes, length, datagrams, limit int) {
-		before := e.handled.Load()
-		for range writes {
-			if _, err := c.Write(make([]byte, length)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for end := time.Now().Add(10 * time.Second); e.handled.Load() < before+int64(datagrams); {
-			last := e.handled.Load()
-			full := w.turn(&w.sockets[0], in, g.now, e)
-			if n := e.handled.Load() - last; n > int64(limit) || full && datagrams < fewest {
-				t.Errorf("%d writes of %d bytes: a read got %d datagrams, full: %t", writes, length, n, full)
-			}
-			if time.Now().After(end) {
-				t.Fatalf("handled %d datagrams of %d", e.handled.Load()-before, datagrams)
-			}
-		}
-	}
-	send(bursts, burst*size, burst*bursts, burst*bursts)
-	send(bursts, burst*size, burst*bursts, batch)
-	send(fewest-1, size, fewest-1, fewest-1)
-}
-
-// TestAdjust checks how many pieces the next read takes.
-func TestAdjust(t *testing.T) {
-	for _, c := range []struct{ most, pieces, datagrams, want int }{
-		{batch, 1, 1, batch},                 // one datagram
-		{batch, batch - 1, batch - 1, batch}, // almost full
-		{batch, batch, batch, batch},         // full of single datagrams
-		{batch, 1, batch, batch},             // one long burst
-		{batch, 9, batch + 8, fewest},        // bursts of 8
-		{batch, batch, 8 * batch, fewest},    // full of bursts of 8
-		{batch, 40, 2 * batch, 20},           // bursts and single datagrams
-		{batch, 2, 88, fewest},               // the longest bursts
-		{fewest, fewest - 1, 56, fewest},     // a few bursts
-		{fewest, fewest, fewest, batch},      // full of single datagrams again
-		{fewest, fewest, 2 * fewest, 32},     // full of pairs
-		{20, 20, batch, 20},                  // as many as wanted
-	} {
-		s := socket{most: c.most}
-		if full := s.adjust(c.pieces, c.datagrams); s.most != c.want || full != (c.pieces == c.most) {
-			t.Errorf("%+v: the next read takes %d, full: %t", c, s.most, full)
-		}
 	}
 }

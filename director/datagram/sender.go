@@ -13,9 +13,6 @@ import (
 const (
 	// vectors is the maximum number of parts of all messages in one queue.
 	vectors = 8 * batch
-	// apart is the distance of the rooms: one cache line more than RoomSize, so that the rooms
-	// of a batch do not all fall into the same cache sets.
-	apart = RoomSize + 64
 	// patience is how long to wait for a full socket buffer, in milliseconds.
 	patience = 10
 )
@@ -42,9 +39,9 @@ type queue struct {
 // newSender returns a Sender without queues.
 func newSender(listeners int, count *counts, last *refusal) *Sender {
 	s := &Sender{queues: make([]*queue, listeners), count: count, last: last}
-	room := make([]byte, batch*apart)
+	room := make([]byte, batch*RoomSize)
 	for i := range s.room {
-		s.room[i] = room[i*apart : i*apart : i*apart+RoomSize]
+		s.room[i] = room[i*RoomSize : i*RoomSize : (i+1)*RoomSize]
 	}
 	return s
 }

@@ -20,22 +20,6 @@ type socket struct {
 	fd       int
 	listener int
 	local    netip.AddrPort
-	most     int // how many pieces the next read takes at most
-}
-
-// fewest is the lower limit of socket.most. If the limit were lower, a few single datagrams
-// would make a read full, and a full read is followed by another.
-const fewest = 8
-
-// adjust sets most after a read, and reports whether the read was full, so that more may
-// wait. The next read should get about batch datagrams: a longer batch would evict the
-// handler's tables from the CPU's caches. A read that was not full and got fewer changes nothing.
-func (s *socket) adjust(pieces, datagrams int) (full bool) {
-	full = pieces == s.most
-	if full || datagrams > batch {
-		s.most = max(batch*pieces/datagrams, fewest)
-	}
-	return full
 }
 
 // open binds a socket that shares its address with other sockets of the same user.

@@ -65,9 +65,8 @@ func (b *inbox) segment(i int) int {
 	return n
 }
 
-// receive reads up to most pieces and returns their number. A piece is one datagram, or
-// several from one sender (UDP_GRO).
-func (b *inbox) receive(fd, most int) int { return mmsg.Receive(fd, b.messages[:most]) }
+// receive reads up to batch datagrams and returns their number.
+func (b *inbox) receive(fd int) int { return mmsg.Receive(fd, b.messages[:]) }
 
 // data returns the i-th piece, which consists of datagrams of the given size, in one or two
 // parts. No datagram spans both parts. far is empty if near holds the whole piece.
@@ -101,7 +100,7 @@ func (w *worker) run(now func() time.Duration, handler Handler, stopped func() b
 	for !stopped() {
 		more := false // a batch was full: there may be another
 		for i := range w.sockets {
-			more = w.turn(&w.sockets[i], in, now, handler) || more
+			more = w.turn(&w.sockets[i], in, now, handler) == batch || more
 		}
 		if !more && !w.linger() {
 			_, _ = unix.Ppoll(w.fds, nil, nil) // an error is EINTR: look again
@@ -123,12 +122,12 @@ func (w *worker) linger() bool {
 	return n > 0 || errno != 0
 }
 
-// turn reads one batch from a socket, sends the results, and reports whether the batch was
-// full.
-func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler Handler) (full bool) {
-	n := w.inbox.receive(s.fd, s.most)
+// turn reads one batch from a socket, sends the results, and returns the number of pieces
+// read.
+func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler Handler) int {
+	n := w.inbox.receive(s.fd)
 	if n == 0 {
-		return false
+		return 0
 	}
 	w.count.reads.Add(1)
 	in.At, in.Listener = now(), s.listener
@@ -145,7 +144,7 @@ func (w *worker) turn(s *socket, in *Datagram, now func() time.Duration, handler
 	}
 	w.count.received.Add(uint64(received))
 	w.out.Flush()
-	return s.adjust(n, received)
+	return n
 }
 
 // handle splits data into datagrams of the given size, passes them to the handler and

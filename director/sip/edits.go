@@ -73,23 +73,3 @@ func (e *edits) compose(start, end int) [][]byte {
 	}
 	return parts
 }
-
-// maxJoined is the maximum length of a part that join copies, in bytes. A longer copy takes as
-// long as the kernel needs for one part more.
-const maxJoined = 512
-
-// join copies the first parts of a message into one part, because the kernel handles each part
-// separately. It leaves the last part, which is mostly the longest, and it stops at a part that
-// is too long or does not fit into the room.
-func (p *Proxy) join(parts [][]byte) [][]byte {
-	b, n := p.build(), 0
-	for n < len(parts)-1 && len(parts[n]) <= min(maxJoined, cap(b)-len(b)) {
-		b = append(b, parts[n]...)
-		n++
-	}
-	if n < 2 {
-		return parts
-	}
-	parts[n-1] = p.built(b)
-	return parts[n-1:]
-}

@@ -342,10 +342,10 @@ func (p *Proxy) send(m *sip.Message, n int, s *pass, stream bool) (sent, answere
 		b = sip.AppendLength(b, len(m.Body))
 	}
 	p.edits.insert(p.edits.offset(m.Header), p.built(b))
+	p.out.Parts = p.edits.compose(p.edits.offset(m.Method), n)
 	if p.edits.full {
 		return false, p.answer(m, s, 400, "Too Many Routes", meter.Malformed)
 	}
-	p.out.Parts = p.join(p.edits.compose(p.edits.offset(m.Method), n))
 	return true, false
 }
 
