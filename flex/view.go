@@ -46,12 +46,12 @@ func (in *instance) late(unanswered uint64) uint64 {
 }
 
 // overdue returns a lower bound on the number of transactions that waited for longer than the bound at a
-// reading: those that waited, without those that had begun since an earlier reading that is old enough.
+// reading. It is 0 if no earlier reading is old enough.
 func (in *instance) overdue(at int) uint64 {
 	now := &in.readings[at]
 	for i := at - 1; i >= 0; i-- {
 		if then := &in.readings[i]; now.At.Sub(then.At) >= in.bound {
-			return now.Waiting - min(now.Waiting, now.Begun-then.Begun) // a count that was reset wraps, and leaves 0
+			return now.Overdue(*then)
 		}
 	}
 	return 0

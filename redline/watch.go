@@ -125,14 +125,13 @@ func (w *watch) before(age time.Duration) *reading {
 }
 
 // overdue returns a lower bound on the number of transactions that wait for a response for longer
-// than Objective.Latency: the number that wait now minus the number that began within that time. It
-// is 0 while the readings do not span that time.
+// than Objective.Latency. It is 0 while the readings do not span that time.
 func (w *watch) overdue() uint64 {
 	now, then := w.last(), w.before(w.objective.Latency)
-	if now.own.At.Sub(then.own.At) < w.objective.Latency || now.own.Begun < then.own.Begun {
+	if now.own.At.Sub(then.own.At) < w.objective.Latency {
 		return 0
 	}
-	return now.own.Waiting - min(now.own.Waiting, now.own.Begun-then.own.Begun)
+	return now.own.Overdue(then.own)
 }
 
 // span returns the traffic since a reading, and its tally including overdue transactions.

@@ -50,6 +50,16 @@ func (r *Reading) has(from source) bool {
 	return ok
 }
 
+// Overdue returns a lower bound on the number of transactions that wait for a response and began no later
+// than an earlier reading: those that wait now, without those that have begun since. It is 0 if the counts
+// began anew between the readings.
+func (r Reading) Overdue(before Reading) uint64 {
+	if r.Begun < before.Begun {
+		return 0
+	}
+	return r.Waiting - min(r.Waiting, r.Begun-before.Begun)
+}
+
 // A Span is what happened between two readings of the same directors.
 type Span struct {
 	Duration     time.Duration
