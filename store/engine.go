@@ -205,6 +205,10 @@ const (
 	Memory    Durability = "memory"    // in memory
 )
 
+// WatchBytes is how many bytes of records an engine may always hold for one watch whose receiver is slow. One
+// event may exceed it.
+const WatchBytes = 256 << 10
+
 // Measured is an optional interface of engines that have gauges.
 type Measured interface {
 	// Gauges returns Full also with an error, unless that is ErrClosed.

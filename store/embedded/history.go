@@ -9,11 +9,8 @@ import (
 	"vitrine/store"
 )
 
-// Limits of one copy by a watcher. One event may exceed watchBytes.
-const (
-	watchTake  = 64
-	watchBytes = 256 << 10
-)
+// watchTake is how many events one copy by a watcher has at most, within store.WatchBytes.
+const watchTake = 64
 
 // history keeps the last changes in one ring for all watchers. A slow watcher costs nothing: when
 // its next event is gone, it gets Behind.
@@ -98,7 +95,7 @@ func (h *history) take(number uint64, into []store.Event) (n int, more <-chan st
 	}
 	for bytes := 0; n < len(into) && number+uint64(n) < h.next; n++ {
 		v := &h.ring[(number+uint64(n))%uint64(len(h.ring))]
-		if bytes += v.Record.Held(); n > 0 && bytes > watchBytes {
+		if bytes += v.Record.Held(); n > 0 && bytes > store.WatchBytes {
 			break
 		}
 		into[n] = *v

@@ -74,12 +74,9 @@ func (e *Engine) Watch(ctx context.Context, space, prefix string, from uint64) i
 	}
 }
 
-// All queues of an engine together hold at most allBytes. Beyond that, each may still hold watchBytes or one event,
-// so that slow receivers do not end the watches of others.
-const (
-	allBytes   = 256 << 20
-	watchBytes = 256 << 10
-)
+// allBytes is how much all queues of an engine hold together at most. Beyond that, each may still hold
+// store.WatchBytes or one event, so that slow receivers do not end the watches of others.
+const allBytes = 256 << 20
 
 // A queue holds the events that a receiver has not taken yet.
 type queue struct {
@@ -96,7 +93,7 @@ func (q *queue) add(n int64) (own, all int64) { return q.bytes.Add(n), q.all.Add
 func (q *queue) put(v *store.Event) bool {
 	n := int64(v.Record.Held())
 	own, all := q.add(n)
-	if own > q.room || own > max(n, watchBytes) && all > allBytes {
+	if own > q.room || own > max(n, store.WatchBytes) && all > allBytes {
 		return false
 	}
 	select {

@@ -174,7 +174,6 @@ func (s *scan) tagged(entry string) bool {
 const (
 	watchBlock = 250 * time.Millisecond // how long one read of the log blocks
 	watchCount = 8                      // changes in one read of the log, at most; each has a record of up to 1 MiB
-	watchBytes = 256 << 10              // records that a watch holds while its receiver is slow; one change may exceed it
 )
 
 // Watch implements store.Engine.
@@ -273,13 +272,13 @@ func (e *Engine) readLog(ctx context.Context, space string, at uint64, count int
 	return got[0].Messages, nil
 }
 
-// fit drops the changes of a page beyond watchBytes, which are read again after the others. It returns how many
+// fit drops the changes of a page beyond store.WatchBytes, which are read again after the others. It returns how many
 // changes to read next: as many as fitted, or twice the count if all did.
 func fit(page []redis.XMessage, count int) (kept []redis.XMessage, next int) {
 	bytes := 0
 	for i := range page {
 		record, _ := page[i].Values["r"].(string)
-		if bytes += len(record); bytes > watchBytes {
+		if bytes += len(record); bytes > store.WatchBytes {
 			n := max(i, 1)
 			clear(page[n:])
 			return page[:n], n
