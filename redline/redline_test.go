@@ -478,31 +478,37 @@ func TestOnlyInstanceKeepsItsWork(t *testing.T) {
 	})
 }
 
+// shedding stops instance a after a time, so that redline sheds its load. It calls act while the instance has
+// had weight 0 for longer than patience. shed returns how long the instance had weight 0.
+func (w *world) shedding(after, patience time.Duration, act func()) (shed func() time.Duration) {
+	begin := time.Now()
+	var first, last time.Time // of the time with weight 0
+	w.on = func(w *world) {
+		find(w, "a").stopped = w.at.Sub(begin) > after
+		if w.shares()["a"] > 0 {
+			return
+		}
+		if first.IsZero() {
+			first = w.at
+		}
+		if last = w.at; last.Sub(first) > patience {
+			act()
+		}
+	}
+	return func() time.Duration { return last.Sub(first) }
+}
+
 // TestShedEndsWithoutOthers checks that an instance whose load is shed gets new work again when the
 // only other instance goes away, and that the reason names that.
 func TestShedEndsWithoutOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(200, 1, three(500)[:2]...)
-		begin := time.Now()
-		var first, last time.Time // of the time with weight 0
-		w.on = func(w *world) {
-			find(w, "a").stopped = w.at.Sub(begin) > 20*time.Second
-			if w.shares()["a"] > 0 {
-				return
-			}
-			if first.IsZero() {
-				first = w.at
-			}
-			last = w.at
-			if last.Sub(first) > 2*time.Second {
-				find(w, "b").health = "away"
-			}
-		}
+		shed := w.shedding(20*time.Second, 2*time.Second, func() { find(w, "b").health = "away" })
 		r, err := Run(t.Context(), w.options())
 		if err != nil || r.Verdict != Aborted || !strings.Contains(r.Why, "0 other healthy") {
 			t.Errorf("%s, %v", &r, err)
 		}
-		if took := last.Sub(first); took < 2*time.Second || took > 3*time.Second {
+		if took := shed(); took < 2*time.Second || took > 3*time.Second {
 			t.Errorf("the instance got no new work for %s, want until the other one went away after 2s", took)
 		}
 		w.checkRestored(t)
@@ -516,25 +522,12 @@ func TestShedEndsWithTheContext(t *testing.T) {
 		w := newWorld(300, 2, three(500)...)
 		why := errors.New("interrupted")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		begin := time.Now()
-		var first, last time.Time // of the time with weight 0
-		w.on = func(w *world) {
-			find(w, "a").stopped = w.at.Sub(begin) > 25*time.Second
-			if w.shares()["a"] > 0 {
-				return
-			}
-			if first.IsZero() {
-				first = w.at
-			}
-			if last = w.at; last.Sub(first) > time.Second {
-				cancel(why)
-			}
-		}
+		shed := w.shedding(25*time.Second, time.Second, func() { cancel(why) })
 		r, err := Run(ctx, w.options())
 		if !errors.Is(err, why) || r.Verdict != Aborted || r.Rate != 0 || r.Fell != nil {
 			t.Errorf("%s, %v; load fell after %v", &r, err, r.Fell)
 		}
-		if took := last.Sub(first); took < time.Second || took > 2*time.Second {
+		if took := shed(); took < time.Second || took > 2*time.Second {
 			t.Errorf("the instance got no new work for %s, want until the context ended after 1s", took)
 		}
 		w.checkRestored(t)

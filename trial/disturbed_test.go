@@ -136,10 +136,7 @@ func TestFailedTrialOnDisturbedHost(t *testing.T) {
 	if _, err := c.measure(t.Context()); err == nil || !strings.Contains(err.Error(), "this host is too noisy") {
 		t.Fatalf("error %v", err)
 	}
-	outcomes := c.outcomes()
-	if len(outcomes) == 0 {
-		t.Fatal("the run has no outcomes")
-	}
+	outcomes := c.someOutcomes()
 	for _, o := range outcomes {
 		if !o.Disturbed || !strings.HasPrefix(o.Reason, "disturbed: a neighbour; the generator ended (exit status 1)") {
 			t.Errorf("trial %d.%d: disturbed %t, reason %q", o.Seq, o.Attempt, o.Disturbed, o.Reason)

@@ -321,6 +321,16 @@ func (c *campaign) outcomes() []vitrine.Outcome {
 	return data.Outcomes
 }
 
+// someOutcomes is outcomes of a run that must have some.
+func (c *campaign) someOutcomes() []vitrine.Outcome {
+	c.t.Helper()
+	all := c.outcomes()
+	if len(all) == 0 {
+		c.t.Fatal("the run has no outcomes")
+	}
+	return all
+}
+
 func TestCampaignFindsCapacity(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, "", "[fr1s, fr2s]", "ceiling: 25")
@@ -505,10 +515,7 @@ func TestUnsentCallThatDecides(t *testing.T) {
 		if _, err := c.measure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		outcomes := c.outcomes()
-		if len(outcomes) == 0 {
-			t.Fatal("the run has no outcomes")
-		}
+		outcomes := c.someOutcomes()
 		for _, o := range outcomes {
 			if o.Succeeded != 199 || o.Valid != valid || !valid && !strings.HasPrefix(o.Reason, "generator: 1 of 200 calls") {
 				t.Errorf("threshold %g: %d succeeded, valid %v, reason %q", threshold, o.Succeeded, o.Valid, o.Reason)
@@ -551,10 +558,7 @@ func TestWindowThatHasNotPassed(t *testing.T) {
 	if _, err := c.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all := c.outcomes()
-	if len(all) == 0 {
-		t.Fatal("the run has no outcomes")
-	}
+	all := c.someOutcomes()
 	for _, o := range all {
 		front := o.Use["front-1"]
 		if !o.Valid || o.Sampling != nil || front.CPU != nil || !strings.Contains(front.Missing["cpu"], "its generator simulates") {

@@ -151,14 +151,20 @@ func TestRunGivesBackItsCPUs(t *testing.T) {
 	}
 }
 
-// TestRunOfAnotherSearchStaysAsItWas checks that a finished run stays finished, with its report, if it
-// is resumed by a build that chooses other trials.
-func TestRunOfAnotherSearchStaysAsItWas(t *testing.T) {
+// newSession returns a program and a session of a new run, with folders of their own.
+func newSession(t *testing.T) (*app, session) {
+	t.Helper()
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	cpus, err := testbed.ShareCPUs(nil, nil)
 	hosttest.Need(t, err)
 	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
-	s := session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)}
+	return a, session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)}
+}
+
+// TestRunOfAnotherSearchStaysAsItWas checks that a finished run stays finished, with its report, if it
+// is resumed by a build that chooses other trials.
+func TestRunOfAnotherSearchStaysAsItWas(t *testing.T) {
+	a, s := newSession(t)
 	var before []string
 	for _, failed := range []error{nil, result.ErrDiverged} {
 		r, err := a.begin(t.Context(), s, func(*backends) (result.Manifest, error) { return result.Manifest{Started: time.Now()}, nil })
@@ -186,11 +192,7 @@ func TestRunOfAnotherSearchStaysAsItWas(t *testing.T) {
 // TestRunRefusesTrialsOfAnotherProgram checks that a run accepts no trial once the file of this program
 // is another one, or none.
 func TestRunRefusesTrialsOfAnotherProgram(t *testing.T) {
-	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	cpus, err := testbed.ShareCPUs(nil, nil)
-	hosttest.Need(t, err)
-	a := &app{stdout: io.Discard, stderr: io.Discard, cpuLocks: t.TempDir()}
-	s := session{dir: filepath.Join(t.TempDir(), "run"), cpus: cpus, options: new(options)}
+	a, s := newSession(t)
 	r, err := a.begin(t.Context(), s, func(*backends) (result.Manifest, error) { return result.Manifest{Started: time.Now()}, nil })
 	if err != nil {
 		t.Fatal(err)
