@@ -32,7 +32,7 @@ type Type struct {
 	Messages   []Message `json:"messages"`             // That are new, vanished, or sent more or less often.
 	Times      []Time    `json:"times"`                // That are longer or shorter.
 	Aggregate  *Members  `json:"aggregate,omitempty"`  // Left out: not changed.
-	TooFew     int       `json:"too_few"`              // Times and messages of which too few are known to say whether they changed.
+	TooFew     int       `json:"too_few"`              // Times and messages that are too rare, or were not kept, so that no change can be shown.
 	Structural bool      `json:"structural,omitempty"` // A or B is no measurement: messages were compared as the call flows have them.
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// unknownRelease is the release of a build that was not told its version.
+// unknownRelease is the release of a build without a version.
 const unknownRelease = "development"
 
 // release is set by the linker: -X main.release=v0.1.0.

@@ -93,7 +93,7 @@ func TestBuildLeavesNoMount(t *testing.T) {
 	}
 }
 
-// TestGuestNeedsAMD64 checks that another host is told so, before debootstrap runs in vain.
+// TestGuestNeedsAMD64 checks that a build on another machine fails before debootstrap runs.
 func TestGuestNeedsAMD64(t *testing.T) {
 	if err := possible("arm64"); !vitrine.IsUnsupported(err) || !strings.Contains(err.Error(), "an amd64 host") {
 		t.Errorf("on arm64: %v", err)
