@@ -69,6 +69,9 @@ func (r *run) facts() []fact {
 	if m.Generator.Transport != "" {
 		add("transport of the messages", m.Generator.Transport)
 	}
+	if r.Summary != nil && len(r.subjects) > 1 {
+		add("sizes were measured", map[bool]string{false: "one after the other", true: "in turns"}[r.Summary.Interleaved])
+	}
 	for _, s := range m.Specs {
 		add(s.Role, s.Path+", SHA-256 "+s.SHA256)
 	}

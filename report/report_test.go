@@ -489,6 +489,7 @@ func TestRunsAreCompared(t *testing.T) {
 	if len(c.Rows) != 6 || len(c.Pairs) != 3 || c.Rows[0].Relation != "best" || c.Rows[0].Run != "tuesday" {
 		t.Errorf("compared: %+v", c)
 	}
+	runs[1].Summary.Interleaved = true
 	page := pageOf(t, runs...)
 	golden(t, "compared.html", withoutDrawings(page))
 }
