@@ -17,24 +17,22 @@ const overloadFile = "bench/results/overload.jsonl"
 
 const (
 	overloadSeconds = 10 // length of a window
-	overloadFresh   = 30 // fresh deployments below and above the capacity, each
 	overloadSuccess = 0.9
 	overloadSteady  = 0.05 // a window is steady if the calls in flight grow by less than this share of the rate
 	overloadStep    = 1.08 // factor between two rates of a search
 	overloadQuota   = 0.5  // share of the flavor's quota; the instances share one CPU, which three large ones at full quota would exhaust
 	overloadMore    = 1.2  // factor of the larger quota that must carry more
-	overloadBelow   = 0.85 // of the capacity, where a fresh deployment must succeed with overloadCarried
-	overloadCarried = 0.99
+	overloadCarried = 0.99 // success of a deployment that carries its load
 )
 
 // overloadNow are the rules of new windows.
-var overloadNow = overloadRules{Repeats: 5, Rounds: 5, Pairs: 3, Slowdown: quiet.StrictSlowdown, Awake: true}
+var overloadNow = overloadRules{Repeats: 5, Rounds: 5, Turns: 3, Slowdown: quiet.StrictSlowdown, Awake: true}
 
 // overloadRules say how windows are measured. Windows of different rules are not compared.
 type overloadRules struct {
 	Repeats  int     `json:"repeats"`          // fresh deployments per rate of a search
-	Rounds   int     `json:"rounds,omitempty"` // of the fresh deployments below the capacity; 0: everything is compared with one capacity
-	Pairs    int     `json:"pairs,omitempty"`  // of searches whose capacities are compared; 0: one
+	Rounds   int     `json:"rounds,omitempty"` // of fresh deployments, each with a search for the capacity; 0: everything is compared with one capacity
+	Turns    int     `json:"turns,omitempty"`  // how often a comparison is made; what is compared is driven in turns; 0: once, one thing after the other
 	Slowdown float64 `json:"slowdown"`         // a window is repeated if the host was slower by more than this share; see quiet.Guard
 	Awake    bool    `json:"awake"`            // idle CPUs polled; see quiet.KeepAwake
 }
@@ -150,97 +148,34 @@ func (m *overloadMeter) keep(w window) error {
 	return appendLine(m.file, w)
 }
 
-// capacity returns the highest rate whose mean success over fresh deployments
-// is 0.9 in steady windows. It interpolates between two rates one step apart:
-// one passes and one fails. at holds the windows of the rate that passes.
-func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64) (capacity float64, at []window, err error) {
-	rate, err := m.start(ctx, mode, quota)
-	if err != nil {
-		return 0, nil, err
-	}
-	return m.search(ctx, mode, quota, rate)
-}
-
-// search is capacity from a first rate.
-func (m *overloadMeter) search(ctx context.Context, mode string, quota, rate float64) (capacity float64, at []window, err error) {
-	for low, high, lowSuccess, highSuccess := 0.0, 0.0, 0.0, 0.0; ; {
-		all, err := m.windows(ctx, mode, quota, rate, m.rules.Repeats)
-		if err != nil {
-			return 0, nil, err
-		}
-		if success, steady := sumUp(all); success >= overloadSuccess && steady {
-			low, lowSuccess, at = rate, success, all
-		} else {
-			high, highSuccess = rate, success
-		}
-		switch {
-		case low == 0:
-			rate = math.Floor(rate / overloadStep)
-		case high == 0:
-			rate = math.Ceil(rate * overloadStep)
-		case highSuccess >= overloadSuccess: // it fails because its backlog grows
-			return low, at, nil
-		default:
-			share := (lowSuccess - overloadSuccess) / (lowSuccess - highSuccess)
-			return low + share*(high-low), at, nil
-		}
-		if rate < 1 {
-			return 0, nil, fmt.Errorf("%s carries nothing", m.flavor)
-		}
-	}
-}
-
-// start returns the rate at which a search begins: an estimate of the capacity from a single
-// overloaded window.
-func (m *overloadMeter) start(ctx context.Context, mode string, quota float64) (float64, error) {
-	for rate := 1.2 * quota * overloadGuess[m.flavor]; ; rate *= 1.5 {
-		probe, err := m.windows(ctx, mode, quota, rate, 1)
-		if err != nil {
-			return 0, err
-		}
-		if probe[0].Success < overloadSuccess {
-			return math.Round(probe[0].Goodput / overloadSuccess), nil
-		}
-	}
-}
-
-// sumUp returns the mean success of the windows, and whether their calls in flight are steady on
-// average.
-func sumUp(all []window) (success float64, steady bool) {
-	var growth float64
-	for _, w := range all {
-		success += w.Success / float64(len(all))
-		growth += w.Growth / float64(len(all))
-	}
-	return success, growth < overloadSteady
-}
-
-// carried returns the calls per second that the deployments carried on average: the goodput less the
-// growth of the backlog.
-func carried(all []window) float64 {
-	var sum float64
-	for _, w := range all {
-		sum += w.Goodput - w.Growth*w.Rate
-	}
-	return sum / float64(len(all))
-}
-
 func (m *overloadMeter) name(part string) string { return "ims/overload/" + m.flavor + "/" + part }
 
 // overloadGoodput compares the goodput under overload with the capacity.
 func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
-	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
+	known, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
-	for _, load := range []float64{1.5, 2, 4} {
-		all, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, m.rules.Repeats)
-		if err != nil {
-			return rows, err
-		}
+	defer func() { m.round = "" }()
+	var searches []*capacitySearch
+	against := known
+	if m.rules.Turns > 0 {
+		m.round = "goodput"
+		against = newCapacitySearch(overload.Graceful, overloadQuota, known.capacity)
+		searches = append(searches, against)
+	}
+	var batches []*batch
+	loads := []float64{1.5, 2, 4}
+	for _, load := range loads {
+		batches = append(batches, &batch{want: m.want(overload.Graceful, overloadQuota, load*known.capacity), n: m.rules.Repeats})
+	}
+	if err := m.inTurns(ctx, searches, batches); err != nil {
+		return nil, err
+	}
+	for i, load := range loads {
 		p := Pairs{}
-		for _, w := range all {
-			p.add(w.Goodput, capacity)
+		for _, w := range batches[i].got {
+			p.add(w.Goodput, against.capacity)
 		}
 		row, err := p.row(m.name(fmt.Sprintf("goodput-%gx", load)), "calls/s", "the capacity at success 0.9", ">= 0.8")
 		if err != nil {
@@ -256,13 +191,13 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 // rate at which a tenth is refused, and without it the rate at which the backlog begins to grow. So
 // control-carried compares what both carry.
 func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err error) {
-	capacity, at, err := m.capacity(ctx, overload.Graceful, overloadQuota)
+	known, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { m.round = "" }()
 	var used []float64
-	for _, w := range at {
+	for _, w := range known.at {
 		highest := 0.0
 		for _, share := range w.Quotas {
 			highest = max(highest, share)
@@ -274,7 +209,7 @@ func overloadControl(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		{"control", overload.Off, "the capacity without control", ">= 0.95", overloadQuota},
 		{"quota", overload.Graceful, fmt.Sprintf("the capacity with %g times the quota", overloadMore), "<= 0.91", overloadMore * overloadQuota},
 	} {
-		some, err := m.compare(ctx, other, capacity, at)
+		some, err := m.compare(ctx, other, known)
 		if err != nil {
 			return rows, err
 		}
@@ -289,29 +224,17 @@ type comparison struct {
 	quota                 float64
 }
 
-// compare measures pairs of capacities side by side, from a capacity that is known with the windows knownAt.
-func (m *overloadMeter) compare(ctx context.Context, other comparison, known float64, knownAt []window) (rows []Row, err error) {
+// compare measures pairs of capacities. known is an earlier search for the capacity with control.
+func (m *overloadMeter) compare(ctx context.Context, other comparison, known *capacitySearch) (rows []Row, err error) {
 	var capacities, carry Pairs
-	var theirs float64
-	var theirsAt []window
-	for i := range max(m.rules.Pairs, 1) {
-		round := other.name
-		if i > 0 {
-			round = fmt.Sprintf("%s-%d", other.name, i+1)
-		}
-		if known, knownAt, err = m.again(ctx, round, known, knownAt); err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			theirs, theirsAt, err = m.capacity(ctx, other.mode, other.quota)
-		} else {
-			theirs, theirsAt, err = m.search(ctx, other.mode, other.quota, math.Round(theirs))
-		}
+	for i := range max(m.rules.Turns, 1) {
+		ours, theirs, err := m.pair(ctx, other, i, known)
 		if err != nil {
 			return nil, err
 		}
-		capacities.add(known, theirs)
-		carry.add(carried(knownAt), carried(theirsAt))
+		capacities.add(ours.capacity, theirs.capacity)
+		carry.add(carried(ours.at), carried(theirs.at))
+		known = ours
 	}
 	row, err := capacities.row(m.name(other.name), "calls/s", other.what, other.aim)
 	if err != nil {
@@ -325,62 +248,17 @@ func (m *overloadMeter) compare(ctx context.Context, other comparison, known flo
 	return rows, err
 }
 
-// countBelow and countAbove count the fresh deployments that succeed
-// below and above the capacity.
-func countBelow(ctx context.Context, m *overloadMeter) ([]Row, error) {
-	return m.count(ctx, "below", overloadBelow, m.rules.Rounds, overloadCarried, ">= 0.96")
-}
-
-func countAbove(ctx context.Context, m *overloadMeter) ([]Row, error) {
-	return m.count(ctx, "above", 1.25, 1, 0.95, "<= 0")
-}
-
-// again begins a round of windows and measures the capacity in it, from a capacity that is known with the
-// windows knownAt. The speed of a host changes within minutes, so what is compared must be measured side
-// by side.
-func (m *overloadMeter) again(ctx context.Context, round string, known float64, knownAt []window) (capacity float64, at []window, err error) {
-	if m.rules.Rounds == 0 {
-		return known, knownAt, nil
-	}
-	m.round = round
-	return m.search(ctx, overload.Graceful, overloadQuota, math.Round(known))
-}
-
-// fresh returns overloadFresh windows at a multiple of the capacity, in rounds.
-func (m *overloadMeter) fresh(ctx context.Context, name string, load float64, rounds int) (all []window, err error) {
-	capacity, at, err := m.capacity(ctx, overload.Graceful, overloadQuota)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { m.round = "" }()
-	rounds = max(rounds, 1)
-	for i := range rounds {
-		if capacity, at, err = m.again(ctx, fmt.Sprintf("%s-%d", name, i+1), capacity, at); err != nil {
-			return nil, err
+// pair measures both capacities of a comparison in turns. By earlier rules it measures one after the other.
+func (m *overloadMeter) pair(ctx context.Context, other comparison, i int, known *capacitySearch) (ours, theirs *capacitySearch, err error) {
+	if m.rules.Turns == 0 {
+		if ours, err = m.again(ctx, other.name, known); err != nil {
+			return nil, nil, err
 		}
-		some, err := m.windows(ctx, overload.Graceful, overloadQuota, load*capacity, overloadFresh/rounds)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
+		theirs, err = m.capacity(ctx, other.mode, other.quota)
+		return ours, theirs, err
 	}
-	return all, nil
-}
-
-func (m *overloadMeter) count(ctx context.Context, name string, load float64, rounds int, success float64, aim string) ([]Row, error) {
-	all, err := m.fresh(ctx, name, load, rounds)
-	if err != nil {
-		return nil, err
-	}
-	var each []float64
-	reached := 0.0
-	for _, w := range all {
-		each = append(each, w.Success)
-		if w.Success >= success {
-			reached++
-		}
-	}
-	total := float64(len(all))
-	return []Row{newRow(m.name(name), "deployments", fmt.Sprintf("all, at %g of the capacity; success from %g on counts", load, success), aim,
-		reached, total, reached/total, each, len(all))}, nil
+	m.round = fmt.Sprintf("%s-%d", other.name, i+1)
+	ours = newCapacitySearch(overload.Graceful, overloadQuota, known.capacity)
+	theirs = newCapacitySearch(other.mode, other.quota, known.capacity*other.quota/overloadQuota)
+	return ours, theirs, m.inTurns(ctx, []*capacitySearch{ours, theirs}, nil)
 }

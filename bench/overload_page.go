@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"vitrine/papers"
+	"vitrine/testbed/quiet"
 )
 
 const (
-	// overloadSlower is how many times the usual CPU time of a call shows a slower host. At
-	// overloadBelow of a capacity at success 0.9, the bottleneck has a twentieth to spare.
+	// overloadSlower is how many times the usual CPU time of a call shows a slower host. At 0.85 of a
+	// capacity at success 0.9, the bottleneck has a twentieth to spare.
 	overloadSlower = 1.05
 	// overloadUsual is how many deployments must carry their calls, so that their median is usual.
 	overloadUsual = 5
@@ -23,6 +24,11 @@ const (
 
 // errNotDriven is the error of a meter that may only read windows.
 var errNotDriven = errors.New("the record lacks this window")
+
+// isUnknown reports whether the error says that the windows of a record give no result.
+func isUnknown(err error) bool {
+	return errors.Is(err, errNotDriven) || errors.Is(err, quiet.ErrTooNoisy)
+}
 
 // overloadSection returns the page's section: for each flavor the properties and the windows of the
 // build that was measured last. Without windows, it returns notRun.
@@ -99,12 +105,9 @@ func recordedMeters(flavor string, all []window) (meters []*overloadMeter) {
 func (r overloadRecord) origin() (string, error) {
 	text := fmt.Sprintf("**%s**:", r.last.flavor)
 	if m := r.last; len(m.done) > 0 {
-		rounds := ""
-		if m.rules.Rounds > 0 {
-			rounds = fmt.Sprintf(", the capacity measured again beside each comparison and in %d rounds of deployments below it", m.rules.Rounds)
-		}
-		if m.rules.Pairs > 0 {
-			rounds += fmt.Sprintf(", each comparison made %d times", m.rules.Pairs)
+		rounds, err := m.rounds()
+		if err != nil {
+			return "", err
 		}
 		text += fmt.Sprintf(" %d windows of %d s at %g of the flavor's quota or %g times that, %d at each rate of a search%s, %s, on %s.",
 			len(m.done), overloadSeconds, overloadQuota, overloadMore, m.rules.Repeats, rounds, m.conditions(), m.hosts())
@@ -120,6 +123,26 @@ func (r overloadRecord) origin() (string, error) {
 	text += slowed + earlier
 	if m := r.recovery; len(m.done) > 0 {
 		text += fmt.Sprintf(" `recovery` and `admitted`: %d windows, %s, on %s.", len(m.done), m.conditions(), m.hosts())
+	}
+	return text, nil
+}
+
+// rounds returns a phrase about how often the capacity was measured again, and beside what.
+func (m *overloadMeter) rounds() (string, error) {
+	switch {
+	case m.rules.Rounds == 0:
+		return "", nil
+	case m.rules.Turns == 0:
+		return fmt.Sprintf(", the capacity measured again beside each comparison and in %d rounds of deployments below it", m.rules.Rounds), nil
+	}
+	_, void, err := m.fresh(context.Background(), freshBelow)
+	if err != nil && !isUnknown(err) {
+		return "", err
+	}
+	text := fmt.Sprintf(", each comparison made %d times in turns, and %d rounds of deployments below and above the capacity in turns with a search for it",
+		m.rules.Turns, m.rules.Rounds)
+	if void > 0 {
+		text += fmt.Sprintf(" (%d other rounds do not count, because the capacity changed by more than %g%%)", void, 100*overloadSame)
 	}
 	return text, nil
 }
@@ -143,7 +166,7 @@ func earlierCounts(meters []*overloadMeter) (string, error) {
 	var all []string
 	for _, m := range slices.Backward(meters) {
 		rows, err := countBelow(context.Background(), m)
-		if errors.Is(err, errNotDriven) {
+		if isUnknown(err) {
 			continue
 		}
 		if err != nil {
@@ -162,8 +185,8 @@ func earlierCounts(meters []*overloadMeter) (string, error) {
 // call reaches it. The guard must have read a slower CPU too, because a call may cost more for
 // another reason.
 func (m *overloadMeter) slowed() (string, error) {
-	all, err := m.fresh(context.Background(), "below", overloadBelow, m.rules.Rounds)
-	if errors.Is(err, errNotDriven) {
+	all, _, err := m.fresh(context.Background(), freshBelow)
+	if isUnknown(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -193,7 +216,7 @@ func (r overloadRecord) properties() (lines [][]string, err error) {
 			m = r.recovery
 		}
 		rows, err := part.run(context.Background(), m)
-		if err != nil && !errors.Is(err, errNotDriven) {
+		if err != nil && !isUnknown(err) {
 			return nil, err
 		}
 		for _, row := range rows {
@@ -204,6 +227,8 @@ func (r overloadRecord) properties() (lines [][]string, err error) {
 			})
 		}
 		switch {
+		case errors.Is(err, quiet.ErrTooNoisy):
+			lines = append(lines, []string{m.flavor, part.name, "the host was too noisy", "", "", "", "", ""})
 		case err != nil && len(m.done) == 0:
 			lines = append(lines, []string{m.flavor, part.name, "not measured", "", "", "", "", ""})
 		case err != nil:

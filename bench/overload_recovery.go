@@ -15,7 +15,7 @@ const recoveryPart = "recovery"
 
 const (
 	recoveryAfter = 4    // times the capacity is the overload before a window
-	recoveryRate  = 0.7  // of the capacity, in a window: a rate that every deployment carries, unlike overloadBelow
+	recoveryRate  = 0.7  // of the capacity, in a window: a rate that every deployment carries, unlike that of `below`
 	recoveryGap   = 0.25 // s; the window begins at most this long before or after the overload's end
 )
 
@@ -24,12 +24,12 @@ const (
 func overloadRecovery(ctx context.Context, m *overloadMeter) ([]Row, error) {
 	m.round = recoveryPart
 	defer func() { m.round = "" }()
-	capacity, _, err := m.capacity(ctx, overload.Graceful, overloadQuota)
+	known, err := m.capacity(ctx, overload.Graceful, overloadQuota)
 	if err != nil {
 		return nil, err
 	}
-	want := m.want(overload.Graceful, overloadQuota, recoveryRate*capacity)
-	want.After = math.Round(recoveryAfter * capacity)
+	want := m.want(overload.Graceful, overloadQuota, recoveryRate*known.capacity)
+	want.After = math.Round(recoveryAfter * known.capacity)
 	all, err := m.collect(ctx, want, m.rules.Repeats)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"math"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"vitrine/load"
 	"vitrine/reference/ims/overload"
+	"vitrine/testbed/quiet"
 )
 
 // meterOf returns a meter of a simulated function, which carries goodput calls/s at quota 1. driven
@@ -50,9 +53,9 @@ func TestOverloadRows(t *testing.T) {
 		if err := m.load(); err != nil {
 			t.Fatal(err)
 		}
-		capacity, _, err := m.capacity(t.Context(), overload.Graceful, overloadQuota)
-		if want := overloadQuota * goodput / overloadSuccess; err != nil || capacity < 0.98*want || capacity > 1.02*want || driven != before {
-			t.Errorf("capacity %g, %v, after %d more windows; want %g from the file only", capacity, err, driven-before, want)
+		found, err := m.capacity(t.Context(), overload.Graceful, overloadQuota)
+		if want := overloadQuota * goodput / overloadSuccess; err != nil || found.capacity < 0.98*want || found.capacity > 1.02*want || driven != before {
+			t.Errorf("%+v, %v, after %d more windows; want a capacity of %g from the file only", found, err, driven-before, want)
 		}
 		m = meterOf(file, goodput, &driven)
 		m.host = "another"
@@ -62,28 +65,83 @@ func TestOverloadRows(t *testing.T) {
 	}
 }
 
+// atSpeed lets the function have a speed in each window, relative to its usual one.
+func atSpeed(m *overloadMeter, speed func() float64) {
+	drive := m.drive
+	m.drive = func(ctx context.Context, w window) (window, error) {
+		rate, now := w.Rate, speed()
+		w.Rate /= now
+		w, err := drive(ctx, w)
+		w.Rate, w.Goodput = rate, w.Goodput*now
+		return w, err
+	}
+}
+
 // TestRoundsFollowTheHost makes the function slower once its capacity is known, as a busier neighbour does. Rounds
-// measure the capacity again; without them no deployment succeeds.
+// measure the capacity again; without them no deployment succeeds. In turns, the round of the change does not count.
 func TestRoundsFollowTheHost(t *testing.T) {
-	for rounds, want := range map[int]float64{0: 0, 5: overloadFresh} {
+	for _, c := range []struct {
+		rounds, turns int
+		want          float64
+		void          int
+	}{{0, 0, 0, 0}, {5, 0, overloadFresh, 0}, {5, 1, overloadFresh, 1}} {
 		driven, speed := 0, 1.0
 		m := meterOf(filepath.Join(t.TempDir(), "windows"), 900, &driven)
-		m.rules.Rounds = rounds
-		drive := m.drive
-		m.drive = func(ctx context.Context, w window) (window, error) {
-			rate := w.Rate
-			w.Rate /= speed
-			w, err := drive(ctx, w)
-			w.Rate, w.Goodput = rate, w.Goodput*speed
-			return w, err
-		}
-		if _, _, err := m.capacity(t.Context(), overload.Graceful, overloadQuota); err != nil {
+		m.rules.Rounds, m.rules.Turns = c.rounds, c.turns
+		atSpeed(m, func() float64 { return speed })
+		if _, err := m.capacity(t.Context(), overload.Graceful, overloadQuota); err != nil {
 			t.Fatal(err)
 		}
 		speed = 0.88
 		rows, err := countBelow(t.Context(), m)
-		if err != nil || *rows[0].Ours != want {
-			t.Errorf("%d rounds: %v, %v; want %g deployments", rounds, rows, err, want)
+		if err != nil || *rows[0].Ours != c.want {
+			t.Fatalf("%+v: %v, %v", c, rows, err)
+		}
+		if _, void, err := m.fresh(t.Context(), freshBelow); err != nil || void != c.void {
+			t.Errorf("%+v: %d rounds do not count, %v", c, void, err)
+		}
+	}
+}
+
+// TestRestlessHostGivesNoCount changes the speed of the function in each round.
+func TestRestlessHostGivesNoCount(t *testing.T) {
+	root, driven := t.TempDir(), 0
+	m := meterOf(filepath.Join(root, overloadFile), 900, &driven)
+	atSpeed(m, func() float64 {
+		var round int
+		if _, err := fmt.Sscanf(m.round, "fresh-%d", &round); err == nil && round%2 == 1 {
+			return 0.8
+		}
+		return 1
+	})
+	_, err := countBelow(t.Context(), m)
+	if !errors.Is(err, quiet.ErrTooNoisy) || !strings.Contains(err.Error(), "15 of 15 rounds") {
+		t.Fatalf("got %v", err)
+	}
+	section, err := overloadSection(root)
+	if want := "| small | below | the host was too noisy |"; err != nil || !strings.Contains(section, want) {
+		t.Errorf("the section lacks %q: %v\n%s", want, err, section)
+	}
+}
+
+// TestTurnsCancelTheDriftOfTheHost compares two functions that carry the same, on a host that loses a third
+// of its speed while it does.
+func TestTurnsCancelTheDriftOfTheHost(t *testing.T) {
+	for turns, steady := range map[int]bool{0: false, 3: true} {
+		driven := 0
+		m := meterOf(filepath.Join(t.TempDir(), "windows"), 9000, &driven)
+		m.rules.Turns = turns
+		atSpeed(m, func() float64 { return 1 / (1 + 0.003*float64(driven)) })
+		known, err := m.capacity(t.Context(), overload.Graceful, overloadQuota)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := m.compare(t.Context(), comparison{"control", overload.Off, "the same", ">= 0.95", overloadQuota}, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := math.Abs(*rows[0].Ratio - 1); (off < 0.02) != steady {
+			t.Errorf("%d turns: a ratio of %g between equals", turns, *rows[0].Ratio)
 		}
 	}
 }
@@ -108,8 +166,8 @@ func TestControlComparesWhatIsCarried(t *testing.T) {
 	got := map[string]float64{}
 	for _, r := range rows {
 		name := strings.TrimPrefix(r.Name, m.name(""))
-		if got[name] = *r.Ratio; name != "bottleneck" && r.Rounds != m.rules.Pairs {
-			t.Errorf("%s: %d pairs, want %d", name, r.Rounds, m.rules.Pairs)
+		if got[name] = *r.Ratio; name != "bottleneck" && r.Rounds != m.rules.Turns {
+			t.Errorf("%s: %d comparisons, want %d", name, r.Rounds, m.rules.Turns)
 		}
 	}
 	if got["control"] < 1.05 || math.Abs(got["control-carried"]-1) > 1e-9 {
