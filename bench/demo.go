@@ -125,7 +125,7 @@ func collectDemos(file string, here demoRecord, run func(number int) (demoRecord
 		if err := appendLine(file, r); err != nil {
 			return all, err
 		}
-		fmt.Fprintf(progress, "  %.0f s; %s: %s; not to be told apart: %s\n", r.Seconds, r.Best, r.Why, strings.Join(r.alike(), ", "))
+		fmt.Fprintf(progress, "  %.0f s; %s: %s; best or tied: %s\n", r.Seconds, r.Best, r.Why, strings.Join(r.alike(), ", "))
 		all = append(all, r)
 	}
 	return all, nil
