@@ -15,11 +15,11 @@ type capacitySearch struct {
 	mode  string
 	quota float64
 
-	rate      float64 // of the next windows
-	low, high float64 // the highest rate that passed and the lowest that failed; 0: none
-	success   [2]float64
-	at        []window // at low
-	capacity  float64  // 0: not found yet
+	rate      float64    // of the next windows
+	low, high float64    // the highest rate that passed and the lowest that failed; 0: none
+	success   [2]float64 // mean success at low and at high
+	at        []window   // at low
+	capacity  float64    // 0: not found yet
 }
 
 func newCapacitySearch(mode string, quota, rate float64) *capacitySearch {
