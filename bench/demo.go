@@ -219,7 +219,7 @@ func (all demoRecords) rows() []Row {
 	}
 	return []Row{
 		newRow("demo/seconds", "s, the longest demo", "five minutes", "<= 1", longest*demoLimit, demoLimit, longest, seconds, len(all)).unless(few),
-		newRow("demo/agree", "demos", "all; their best sizes, with those not told apart, have one in common", ">= 1", agree, demoRuns, agree/demoRuns, nil, len(all)),
+		newRow("demo/agree", "demos", "all; demos in which the same size is best or tied", ">= 1", agree, demoRuns, agree/demoRuns, nil, len(all)),
 		cpu,
 	}
 }

@@ -163,7 +163,7 @@ func TestDemoIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.alike(); r.Best != "bn1s" || r.Why != "the fewer vCPUs win" || !slices.Equal(got, []string{"bn1m", "bn1s"}) {
-		t.Errorf("best %s: %s; not told apart: %v", r.Best, r.Why, got)
+		t.Errorf("best %s: %s; best or tied: %v", r.Best, r.Why, got)
 	}
 	if z := r.Sizes[0]; z.Rate != 120 || z.Low != 100 || z.High != 140 || len(r.Sizes) != 3 {
 		t.Errorf("sizes %+v", r.Sizes)

@@ -157,25 +157,15 @@ func overloadGoodput(ctx context.Context, m *overloadMeter) (rows []Row, err err
 		return nil, err
 	}
 	defer func() { m.round = "" }()
-	var searches []*capacitySearch
-	against := known
-	if m.rules.Turns > 0 {
-		m.round = "goodput"
-		against = newCapacitySearch(overload.Graceful, overloadQuota, known.capacity)
-		searches = append(searches, against)
-	}
-	var batches []*batch
 	loads := []float64{1.5, 2, 4}
-	for _, load := range loads {
-		batches = append(batches, &batch{want: m.want(overload.Graceful, overloadQuota, load*known.capacity), n: m.rules.Repeats})
-	}
-	if err := m.inTurns(ctx, searches, batches); err != nil {
+	found, got, err := m.beside(ctx, "goodput", known, loads, m.rules.Repeats)
+	if err != nil {
 		return nil, err
 	}
 	for i, load := range loads {
 		p := Pairs{}
-		for _, w := range batches[i].got {
-			p.add(w.Goodput, against.capacity)
+		for _, w := range got[i] {
+			p.add(w.Goodput, found.capacity)
 		}
 		row, err := p.row(m.name(fmt.Sprintf("goodput-%gx", load)), "calls/s", "the capacity at success 0.9", ">= 0.8")
 		if err != nil {

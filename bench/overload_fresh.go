@@ -73,33 +73,23 @@ func (m *overloadMeter) fresh(ctx context.Context, at int) (all []window, void i
 		all, err = m.freshAfter(ctx, known, freshLoads()[at])
 		return all, 0, err
 	}
+	loads := values(freshLoads(), func(f freshLoad) float64 { return f.load })
 	for i := 1; len(all) < overloadFresh; i++ {
 		if i > overloadTries*m.rules.Rounds {
 			return nil, void, fmt.Errorf("%w: the capacity changed by more than %g%% in %d of %d rounds", quiet.ErrTooNoisy, 100*overloadSame, void, i-1)
 		}
-		m.round = fmt.Sprintf("fresh-%d", i)
-		found, batches, err := m.freshBeside(ctx, known)
+		found, got, err := m.beside(ctx, fmt.Sprintf("fresh-%d", i), known, loads, overloadFresh/m.rules.Rounds)
 		if err != nil {
 			return nil, void, err
 		}
 		if math.Abs(found.capacity/known.capacity-1) <= overloadSame {
-			all = append(all, batches[at].got...)
+			all = append(all, got[at]...)
 		} else {
 			void++
 		}
 		known = found
 	}
 	return all, void, nil
-}
-
-// freshBeside drives a round of windows at all freshLoads, in turns with a search for the capacity. The
-// loads are relative to the capacity that is known from before.
-func (m *overloadMeter) freshBeside(ctx context.Context, known *capacitySearch) (found *capacitySearch, batches []*batch, err error) {
-	for _, f := range freshLoads() {
-		batches = append(batches, &batch{want: m.want(overload.Graceful, overloadQuota, f.load*known.capacity), n: overloadFresh / m.rules.Rounds})
-	}
-	found = newCapacitySearch(overload.Graceful, overloadQuota, known.capacity)
-	return found, batches, m.inTurns(ctx, []*capacitySearch{found}, batches)
 }
 
 // freshAfter drives rounds of windows at one load, each after a search for the capacity, by rules without turns.

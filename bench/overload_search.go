@@ -15,11 +15,11 @@ type capacitySearch struct {
 	mode  string
 	quota float64
 
-	rate      float64    // of the next windows
-	low, high float64    // the highest rate that passed and the lowest that failed; 0: none
-	success   [2]float64 // mean success at low and at high
-	at        []window   // at low
-	capacity  float64    // 0: not found yet
+	rate                    float64 // of the next windows
+	low, high               float64 // the highest rate that passed and the lowest that failed; 0: none
+	lowSuccess, highSuccess float64
+	at                      []window // at low
+	capacity                float64  // 0: not found yet
 }
 
 func newCapacitySearch(mode string, quota, rate float64) *capacitySearch {
@@ -30,19 +30,20 @@ func newCapacitySearch(mode string, quota, rate float64) *capacitySearch {
 func (s *capacitySearch) take(all []window) error {
 	success, steady := sumUp(all)
 	if success >= overloadSuccess && steady {
-		s.low, s.success[0], s.at = s.rate, success, all
+		s.low, s.lowSuccess, s.at = s.rate, success, all
 	} else {
-		s.high, s.success[1] = s.rate, success
+		s.high, s.highSuccess = s.rate, success
 	}
 	switch {
 	case s.low == 0:
 		s.rate = math.Floor(s.rate / overloadStep)
 	case s.high == 0:
 		s.rate = math.Ceil(s.rate * overloadStep)
-	case s.success[1] >= overloadSuccess: // it fails because its backlog grows
+	case s.highSuccess >= overloadSuccess: // it fails because its backlog grows
 		s.capacity = s.low
 	default:
-		s.capacity = s.low + (s.success[0]-overloadSuccess)/(s.success[0]-s.success[1])*(s.high-s.low)
+		share := (s.lowSuccess - overloadSuccess) / (s.lowSuccess - s.highSuccess)
+		s.capacity = s.low + share*(s.high-s.low)
 	}
 	if s.rate < 1 {
 		return fmt.Errorf("with --overload %s and %g of its quota, the IMS carries nothing", s.mode, s.quota)
@@ -100,14 +101,42 @@ func (m *overloadMeter) next(ctx context.Context, batches []*batch) (more bool, 
 	return true, err
 }
 
+// beside drives n windows at each multiple of the capacity that is known, in a round, in turns with a search
+// for the capacity. By rules without turns there is neither a round nor a search. got is in the order of loads.
+func (m *overloadMeter) beside(ctx context.Context, round string, known *capacitySearch, loads []float64, n int) (found *capacitySearch, got [][]window, err error) {
+	found = known
+	var searches []*capacitySearch
+	if m.rules.Turns > 0 {
+		m.round = round
+		found = newCapacitySearch(overload.Graceful, overloadQuota, known.capacity)
+		searches = append(searches, found)
+	}
+	var batches []*batch
+	for _, load := range loads {
+		batches = append(batches, &batch{want: m.want(overload.Graceful, overloadQuota, load*known.capacity), n: n})
+	}
+	if err := m.inTurns(ctx, searches, batches); err != nil {
+		return nil, nil, err
+	}
+	for _, b := range batches {
+		got = append(got, b.got)
+	}
+	return found, got, nil
+}
+
+// search searches for a capacity alone.
+func (m *overloadMeter) search(ctx context.Context, mode string, quota, rate float64) (*capacitySearch, error) {
+	s := newCapacitySearch(mode, quota, rate)
+	return s, m.inTurns(ctx, []*capacitySearch{s}, nil)
+}
+
 // capacity searches from an estimate.
 func (m *overloadMeter) capacity(ctx context.Context, mode string, quota float64) (*capacitySearch, error) {
 	rate, err := m.start(ctx, mode, quota)
 	if err != nil {
 		return nil, err
 	}
-	s := newCapacitySearch(mode, quota, rate)
-	return s, m.inTurns(ctx, []*capacitySearch{s}, nil)
+	return m.search(ctx, mode, quota, rate)
 }
 
 // start estimates the capacity from a single overloaded window.
@@ -129,8 +158,7 @@ func (m *overloadMeter) again(ctx context.Context, round string, known *capacity
 		return known, nil
 	}
 	m.round = round
-	s := newCapacitySearch(overload.Graceful, overloadQuota, known.capacity)
-	return s, m.inTurns(ctx, []*capacitySearch{s}, nil)
+	return m.search(ctx, overload.Graceful, overloadQuota, known.capacity)
 }
 
 // sumUp returns the mean success of the windows, and whether their calls in flight are steady on
